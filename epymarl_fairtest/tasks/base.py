@@ -1,0 +1,89 @@
+"""What FairTest knows of an environment family: the contract every task fulfils.
+
+A task never knows a policy, an engine or a training framework. `env` below is always the outermost
+environment that was handed in (gymnasium wrappers around the simulator included); a task finds its
+simulator inside. A *state* is a float64 vector of `state_size` numbers from which, together with the
+step count, the simulator continues bit for bit.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Allocation = Callable[[Array, Array], Array]
+"""f(state after the step (..., state_size), the environment's own per-agent reward (..., n_agents)) -> (..., n_agents)"""
+
+
+def env_reward(state: Array, reward: Array) -> Array:
+    """The allocation `env`: what the environment itself pays each agent."""
+    return reward
+
+
+class Task(ABC):
+    """Compulsory: everything abstract. Optional: `perturb` and `write` where `restorable` is True."""
+
+    name: ClassVar[str]
+    theta: ClassVar[float]  # failure threshold unless the user sets one
+    restorable: ClassVar[bool]  # can states be written back?
+    allocations: ClassVar[Mapping[str, Allocation]] = {"env": env_reward}
+    suggested_allocation: ClassVar[str] = "env"  # what to choose when the environment pays everyone the same
+    distinct_distance: ClassVar[float]  # two failures of one root this close are one (position units)
+
+    n_agents: int  # agents under test
+    state_size: int
+    low: float  # position bounds, for coverage and drawing
+    high: float
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, env: Any) -> bool:
+        """Is `env` of this family?"""
+
+    @abstractmethod
+    def __init__(self, env: Any) -> None:
+        """Read the sizes from a live environment; keep no reference to it."""
+
+    @abstractmethod
+    def read(self, env: Any) -> Array:
+        """The simulator's state now, as a new array."""
+
+    @abstractmethod
+    def positions(self, states: Array) -> Array:
+        """Positions of the agents under test: states (..., state_size) to (..., n_agents, 2)."""
+
+    def observe(self, env: Any) -> list[NDArray[np.float32]]:
+        """What each agent under test sees now, flat, as the environment's own reset would return it."""
+        raise NotImplementedError(f"task {self.name} cannot be restored")
+
+    def write(self, env: Any, state: Array, step: int) -> None:
+        """Put the simulator and every wrapper that counts or remembers into `state` at `step`."""
+        raise NotImplementedError(f"task {self.name} cannot be restored")
+
+    def perturb(self, states: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
+        """One try each: new states (B, state_size) and which of them keep the rules (B,).
+
+        Positions and velocities of the agents under test are scaled by U(0.8, 1.2) per coordinate;
+        everything else stays. A refused or unchanged row is marked False; the caller tries again.
+        """
+        raise NotImplementedError(f"task {self.name} cannot be perturbed")
+
+    def cells(self, states: Array, bins: int) -> NDArray[np.int64]:
+        """Coverage cell of each state (...,): `bins` per position coordinate of the agents under test."""
+        at = self.positions(states).reshape(*states.shape[:-1], -1)
+        digit = np.clip(((at - self.low) / (self.high - self.low) * bins).astype(np.int64), 0, bins - 1)
+        return digit @ (bins ** np.arange(digit.shape[-1], dtype=np.int64))
+
+    def cell_count(self, bins: int) -> int:
+        return bins ** (2 * self.n_agents)
+
+
+def wrappers(env: Any) -> list[Any]:
+    """`env` and everything it wraps, outermost first."""
+    chain = [env]
+    while getattr(chain[-1], "env", None) is not None and chain[-1].env is not chain[-1]:
+        chain.append(chain[-1].env)
+    return chain
