@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Allocation = Callable[[Array, Array], Array]
-"""f(state after the step (..., state_size), the environment's own per-agent reward (..., n_agents)) -> (..., n_agents)"""
+"""f(state after the step (..., state_size), the environment's reward (..., n_agents)) -> (..., n_agents)"""
 
 
 def env_reward(state: Array, reward: Array) -> Array:
@@ -82,8 +82,20 @@ class Task(ABC):
 
 
 def wrappers(env: Any) -> list[Any]:
-    """`env` and everything it wraps, outermost first."""
+    """`env` and everything it wraps, outermost first; gymnasium, hosts and PettingZoo name it differently."""
     chain = [env]
-    while getattr(chain[-1], "env", None) is not None and chain[-1].env is not chain[-1]:
-        chain.append(chain[-1].env)
-    return chain
+    while True:
+        inside = (getattr(chain[-1], name, None) for name in ("env", "_env", "aec_env"))
+        inner = next((layer for layer in inside if layer is not None), None)
+        if inner is None or any(inner is layer for layer in chain):
+            return chain
+        chain.append(inner)
+
+
+def set_clocks(chain: list[Any], step: int) -> None:
+    """Let every wrapper that counts steps or insists on a reset believe that it has seen `step` steps."""
+    for layer in chain:
+        if hasattr(layer, "_elapsed_steps"):
+            layer._elapsed_steps = step
+        if hasattr(layer, "_has_reset"):
+            layer._has_reset = True

@@ -1,0 +1,49 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each makes its own environment first.
+
+PYTHON ?= python3
+VENV ?= .venv
+PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
+SETUP = setup.py constraints.txt
+
+.PHONY: demo test check format bench clean
+
+demo: $(VENV)/.demo  ## train a small QMIX team with fairtest=True and test it
+	$(VENV)/bin/fairtest demo --out build/demo
+
+test: $(VENV)/.test  ## run the tests
+	$(VENV)/bin/python -m pytest
+
+check: $(VENV)/.check  ## format, lint and types
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+format: $(VENV)/.check
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+bench: $(VENV)/.test  ## speed and overhead, as ratios measured in one run
+	$(VENV)/bin/python -m benchmarks.engine
+	$(VENV)/bin/python -m benchmarks.overhead
+
+clean:
+	rm -rf build $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+# PyMARLzoo+ declares torchvision, transformers and more that it does not need to run here.
+$(VENV)/.demo: $(VENV)/bin/python $(SETUP)
+	@echo "Installing FairTest and PyMARLzoo+ into $(VENV) (a few minutes)"
+	$(PIP) torch==2.13.0 "setuptools<81" wheel
+	$(PIP) -e ".[pymarlzoo]"
+	$(PIP) --no-deps pymarlzooplus==1.1.0
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.demo $(SETUP)
+	$(PIP) -e ".[pymarlzoo,test]"
+	@touch $@
+
+$(VENV)/.check: $(VENV)/.test $(SETUP)
+	$(PIP) -e ".[pymarlzoo,test,check]"
+	@touch $@

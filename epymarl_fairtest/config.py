@@ -1,0 +1,161 @@
+"""Settings: the schema with its rules here, the values in config/fairtest.yaml and config/presets.
+
+A setting is wrong before training starts or never: `settings()` checks every value and every name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.files import shipped
+from epymarl_fairtest.ledger import ACCOUNTINGS
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value may be: a test and the sentence that the error shows."""
+
+    allowed: str
+    holds: Callable[[Any], bool]
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def between(low: float, high: float, *, open_low: bool = False, optional: bool = False) -> Rule:
+    sentence = f"a number in {'(' if open_low else '['}{low:g}, {high:g}]" + (" or null" if optional else "")
+    return Rule(
+        sentence,
+        lambda v: (
+            (optional and v is None)
+            or (_number(v) and (low < v if open_low else low <= v) and v <= high)
+        ),
+    )
+
+
+def whole(low: int, *, optional: bool = False) -> Rule:
+    sentence = f"a whole number of at least {low}" + (" or null" if optional else "")
+    return Rule(sentence, lambda v: (optional and v is None) or (_whole(v) and v >= low))
+
+
+def one_of(*choices: str) -> Rule:
+    return Rule("one of " + ", ".join(choices), lambda v: isinstance(v, str) and v in choices)
+
+
+TEXT = Rule("text", lambda v: isinstance(v, str) and bool(v))
+OPTIONAL_TEXT = Rule("text or null", lambda v: v is None or (isinstance(v, str) and bool(v)))
+YES_NO = Rule("true or false", lambda v: isinstance(v, bool))
+
+
+def setting(rule: Rule, doc: str) -> Any:
+    return field(metadata={"rule": rule, "doc": doc})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every setting of a FairTest run."""
+
+    preset: str = setting(TEXT, "named set of values: quick (a minute), paper, strict")
+    method: str = setting(TEXT, "the strategy that chooses the tests")
+    allocation: str = setting(
+        TEXT,
+        "per-agent reward that fairness is judged on: env (what the environment pays), nearest_landmark"
+        " (spread), prey_distance (tag), or package.module:function",
+    )
+    theta: float | None = setting(
+        between(0, 1, open_low=True, optional=True),
+        "failure threshold: an episode is unfair if its fairness index does not exceed it",
+    )
+    budget: int = setting(whole(1), "episodes the method may spend, in the unit of `accounting`")
+    accounting: str = setting(
+        one_of(*ACCOUNTINGS), "what counts against the budget: strict (everything executed) or paper"
+    )
+    execution: str = setting(
+        one_of("epsilon_greedy", "softmax", "greedy"), "how the trained team picks its actions when tested"
+    )
+    epsilon: float = setting(between(0, 1), "probability of a random action per agent and step (epsilon_greedy)")
+    temperature: float = setting(
+        between(0, 1e6, open_low=True), "softmax temperature, in units of the median Q range of the step"
+    )
+    engine: str = setting(one_of("auto", "lockstep"), "what executes episodes")
+    batch: int = setting(whole(1), "tests per batch of the random strategy")
+    seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
+    training_pool: int = setting(
+        whole(0), "training episodes kept, later ones more likely; 0 switches the hook off"
+    )
+    coverage_bins: int = setting(
+        Rule("a whole number from 1 to 64", lambda v: _whole(v) and 1 <= v <= 64),
+        "bins per position coordinate of the coverage grid",
+    )
+    distinct_distance: float | None = setting(
+        between(0, 1e9, optional=True),
+        "two failures of one root are distinct if their agents are further apart than this on average",
+    )
+    progress: bool = setting(YES_NO, "show a progress bar (only ever on a terminal)")
+    out: str | None = setting(OPTIONAL_TEXT, "run folder; it must not exist yet")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+FIELDS = {f.name: f for f in fields(Settings)}
+
+
+def presets() -> list[str]:
+    return sorted(p.stem for p in (shipped("config") / "presets").glob("*.yaml"))
+
+
+def settings(given: Mapping[str, Any], **defaults: Any) -> Settings:
+    """The settings of a run: FairTest's defaults, `defaults`, the preset, then what the user gave."""
+    for name in given:
+        if name not in FIELDS:
+            raise FairTestError(f"fairtest_args.{name} is not a setting.{nearest(name, FIELDS)}")
+    values = {**_read(shipped("config") / "fairtest.yaml"), **defaults}
+    preset = given.get("preset", values["preset"])
+    if preset not in presets():
+        raise FairTestError(
+            f"fairtest_args.preset={preset!r} is not a preset; allowed: {', '.join(presets())}."
+            + nearest(str(preset), presets())
+        )
+    values = {**values, **_read(shipped("config") / "presets" / f"{preset}.yaml"), **given, "preset": preset}
+    for name, value in values.items():
+        rule: Rule = FIELDS[name].metadata["rule"]
+        if not rule.holds(value):
+            raise FairTestError(
+                f"fairtest_args.{name}={value!r} is not allowed: {FIELDS[name].metadata['doc']}."
+                f" It must be {rule.allowed}."
+            )
+    return Settings(**values)
+
+
+def nearest(name: str, known: Any) -> str:
+    """The sentence that names what was probably meant, or lists everything there is."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]}?" if close else f" Known are: {', '.join(known)}."
+
+
+def parse_assignment(text: str) -> tuple[str, Any]:
+    """`name=value` from the command line; the value is read as YAML."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise FairTestError(f"--set {text!r} is not NAME=VALUE; for example --set theta=0.8")
+    try:
+        return name, yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise FairTestError(f"--set {text!r}: the value is not YAML ({error.__class__.__name__})") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text()) or {}

@@ -1,0 +1,1 @@
+"""Executing tests. The contract is in `contract.py`; `lockstep.py` is its first implementation."""

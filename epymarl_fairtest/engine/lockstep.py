@@ -1,0 +1,104 @@
+"""The engine for any environment: many worlds step together, one forward pass of the policy per step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.engine.actions import choose
+from epymarl_fairtest.engine.contract import CHUNK, Execution, Policy, World
+from epymarl_fairtest.episode import Episodes, Tests, empty_episodes
+from epymarl_fairtest.errors import FairTestError
+
+
+class Lockstep:
+    name = "lockstep"
+
+    def __init__(
+        self, make_world: Callable[[], World], policy: Policy, how: Execution, *, limit: int, state_size: int
+    ) -> None:
+        self._make_world, self._policy, self._how = make_world, policy, how
+        self._limit, self._state_size = limit, state_size
+        self._worlds: list[World] = []  # made when first needed, used again for every batch
+
+    def execute(self, tests: Tests) -> Episodes:
+        groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, len(tests), CHUNK)]
+        return Episodes.concatenate([self._execute_group(group) for group in groups])
+
+    def _execute_group(self, tests: Tests) -> Episodes:
+        policy, how = self._policy, self._how
+        episodes = empty_episodes(
+            tests,
+            limit=self._limit,
+            agents=policy.n_agents,
+            actions=policy.n_actions,
+            state_size=self._state_size,
+            obs_size=policy.obs_size,
+        )
+        while len(self._worlds) < len(tests):
+            self._worlds.append(self._make_world())
+        worlds = self._worlds[: len(tests)]
+        for world, from_seed, seed, state, step in zip(
+            worlds, tests.from_seed, tests.root_seed, tests.start_state, tests.start_step, strict=True
+        ):
+            if from_seed:
+                world.reset(int(seed))
+            else:
+                world.restore(state, int(step))
+
+        hidden, last = memory_at_start(policy, tests)
+        step = tests.start_step.copy()
+        rows = np.flatnonzero(step < self._limit)  # the episodes that are still running
+        episodes.states[np.arange(len(tests)), step] = [world.state() for world in worlds]
+        while rows.size:
+            at = step[rows]
+            obs = np.stack([worlds[row].obs for row in rows])
+            q, hidden[rows] = policy.forward(obs, last[rows], hidden[rows])
+            if not np.isfinite(q).all():
+                raise not_finite(int(tests.root_seed[rows[0]]), int(at[0]))
+            actions = choose(q, tests.stream[rows], at + tests.shift[rows], how)
+            if tests.forced is not None:
+                forced = tests.forced[rows, at]
+                actions = np.where(forced >= 0, forced, actions)
+            episodes.obs[rows, at], episodes.q[rows, at], episodes.actions[rows, at] = obs, q, actions
+            for row, action in zip(rows, actions, strict=True):
+                worlds[row].step(action)
+            episodes.rewards[rows, at] = [worlds[row].reward for row in rows]
+            last[rows] = actions
+            step[rows] += 1
+            episodes.states[rows, at + 1] = [worlds[row].state() for row in rows]
+            rows = np.array([r for r in rows if not worlds[r].done and step[r] < self._limit], np.intp)
+        episodes.length[:] = step
+        return episodes
+
+
+def memory_at_start(policy: Policy, tests: Tests) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
+    """Hidden states and last actions at each test's first executed step.
+
+    The hidden state is a function of what the agents saw: it is computed again from the prefix's
+    observations instead of being kept for every step of every episode.
+    """
+    shape = (len(tests), policy.n_agents)
+    hidden = np.zeros((*shape, policy.hidden_size), np.float32)
+    last = np.full(shape, -1, np.int16)
+    prefix, start = tests.prefix, tests.start_step
+    if prefix is None or not start.any():
+        return hidden, last
+    if policy.hidden_size:
+        for t in range(int(start.max())):
+            rows = np.flatnonzero(start > t)
+            before = prefix.actions[rows, t - 1] if t else last[rows]
+            _, hidden[rows] = policy.forward(prefix.obs[rows, t], before, hidden[rows])
+    late = np.flatnonzero(start > 0)
+    last[late] = prefix.actions[late, start[late] - 1]
+    return hidden, last
+
+
+def not_finite(seed: int, step: int) -> FairTestError:
+    return FairTestError(
+        f"The team's Q-values are not finite (seed {seed}, step {step}): the network holds NaN or infinite"
+        " weights, or training diverged. FairTest needs finite Q-values; load an earlier checkpoint"
+        " (load_step=...) or train with a smaller learning rate."
+    )

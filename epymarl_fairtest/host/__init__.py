@@ -1,0 +1,1 @@
+"""Everything that touches a training framework or its checkpoints."""

@@ -1,0 +1,71 @@
+"""Attaching to a host: sacred learns our settings, the host's runner registry learns FairTest.
+
+Nothing here changes a run without `fairtest=True` or `runner=fairtest`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+
+from epymarl_fairtest.host.hosts import loaded_hosts
+
+
+def activate() -> None:
+    """Wrap sacred's command line once; everything else happens when the host calls it."""
+    from sacred import Experiment
+
+    original = Experiment.run_commandline
+    if hasattr(original, "fairtest"):
+        return
+
+    @functools.wraps(original)
+    def run_commandline(self: Any, argv: Any = None) -> Any:
+        # Sacred captures the standard streams below this point: ask for the terminal now.
+        run_commandline.on_terminal = sys.stderr.isatty()  # type: ignore[attr-defined]
+        declare_settings(self)
+        register_runners()
+        return original(self, argv)
+
+    run_commandline.fairtest = True  # type: ignore[attr-defined]
+    Experiment.run_commandline = run_commandline
+
+
+def on_terminal() -> bool:
+    """Was the host started on a terminal?"""
+    from sacred import Experiment
+
+    return bool(getattr(Experiment.run_commandline, "on_terminal", False))
+
+
+def declare_settings(experiment: Any) -> None:
+    """Make `fairtest=...`, `fairtest_args.x=...` and new `env_args.x=...` legal on the command line.
+
+    Sacred only accepts keys that a configuration defines or a captured function takes; FairTest checks
+    the names in `fairtest_args` itself, with a better message.
+    """
+    experiment.add_config({"fairtest": False, "fairtest_args": {}})
+
+    @experiment.capture
+    def fairtest_settings(fairtest: Any, fairtest_args: Any, env_args: Any) -> None: ...
+
+
+def register_runners() -> None:
+    """Every runner of a loaded host gains FairTest when asked for; `fairtest` is the episode runner with it."""
+    from epymarl_fairtest.host.runner import fairtest_runner
+
+    for host in loaded_hosts():
+        registry = host.runners
+        if "fairtest" in registry:
+            continue
+        for name, base in list(registry.items()):
+            registry[name] = functools.partial(_runner, base, host)
+        registry["fairtest"] = fairtest_runner(registry["episode"].args[0], host)
+
+
+def _runner(base: type, host: Any, *, args: Any, logger: Any) -> Any:
+    from epymarl_fairtest.host.runner import fairtest_runner
+
+    chosen = fairtest_runner(base, host) if getattr(args, "fairtest", False) else base
+    return chosen(args=args, logger=logger)

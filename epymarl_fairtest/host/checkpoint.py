@@ -1,0 +1,159 @@
+"""Policy folders: `agent.th` and `policy.yaml`, read without running anything that lies in them.
+
+Every mismatch between weights, description and environment is reported in one message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import zipfile
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.host.policy import NetworkPolicy
+from epymarl_fairtest.store.write import write_atomically
+
+FORMAT = 1
+NEXT_STEP = "A policy folder holds agent.th and policy.yaml, as FairTest writes them to RUN/policy."
+
+
+@dataclass(frozen=True)
+class PolicyRecord:
+    """What policy.yaml says: enough to rebuild the team and its environment without a framework."""
+
+    algorithm: str
+    key: str  # gymnasium id of the environment
+    time_limit: int
+    n_agents: int
+    n_actions: int
+    obs_size: int
+    hidden_dim: int
+    use_rnn: bool
+    obs_last_action: bool
+    obs_agent_id: bool
+    env_args: dict[str, Any] = field(default_factory=dict)  # what the environment is made with besides its key
+    allocation: str = "env"
+    host: str = ""
+    training_steps: int = 0
+    test_return: float | None = None
+    command: str = ""
+    format: int = FORMAT
+
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,), "bool": (bool,), "str": (str,), "dict[str, Any]": (dict,), "float | None": (float, int, type(None)),
+}  # fmt: skip
+
+
+def save_policy(folder: Path, record: PolicyRecord, weights: dict[str, Tensor]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "agent.th", lambda file: torch.save(weights, file))
+    text = yaml.safe_dump(asdict(record), sort_keys=False)
+    write_atomically(folder / "policy.yaml", lambda file: file.write(text.encode()))
+
+
+def load_record(folder: Path) -> PolicyRecord:
+    if not folder.is_dir():
+        raise FairTestError(f"There is no policy folder {str(folder)!r}. {NEXT_STEP}")
+    path = folder / "policy.yaml"
+    if not path.is_file():
+        raise FairTestError(f"{str(folder)!r} holds no policy.yaml. {NEXT_STEP}")
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise FairTestError(f"{str(path)!r} is not readable YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise FairTestError(f"{str(path)!r} must hold NAME: VALUE lines, not {type(values).__name__}.")
+    known = {f.name: f for f in fields(PolicyRecord)}
+    required = [n for n in known if n not in ("env_args", "allocation", "host", "training_steps", "test_return",
+                                              "command", "format")]  # fmt: skip
+    wrong = [f"missing {name}" for name in required if name not in values]
+    wrong += [f"unknown {name!r}" for name in values if name not in known]
+    for name, value in values.items():
+        if name in known and type(value) not in TYPES[str(known[name].type)]:
+            wrong.append(f"{name}={value!r} must be {known[name].type}")
+    positive = ("time_limit", "n_agents", "n_actions", "obs_size", "hidden_dim")
+    wrong += [f"{n}={values[n]} must be at least 1" for n in positive if type(values.get(n)) is int and values[n] < 1]
+    if values.get("format", FORMAT) != FORMAT:
+        wrong.append(f"format={values['format']!r} is not {FORMAT}")
+    if wrong:
+        raise FairTestError(f"{str(path)!r} does not describe a policy: {'; '.join(wrong)}. {NEXT_STEP}")
+    return PolicyRecord(**values)
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors only: `weights_only` refuses a pickle that would run code."""
+    if not path.is_file():
+        raise FairTestError(f"There is no checkpoint {str(path)!r}. {NEXT_STEP}")
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError, zipfile.BadZipFile, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise FairTestError(
+            f"{str(path)!r} is not a readable checkpoint: it is empty, truncated, or holds more than tensors"
+            f" (nothing in it was executed). {reason}. Copy the file again, or save it with the host's save_model=True."
+        ) from error
+    if not isinstance(weights, dict) or not all(isinstance(v, Tensor) for v in weights.values()):
+        raise FairTestError(f"{str(path)!r} holds no named tensors; expected the agents' state dict.")
+    return weights
+
+
+def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: int, n_actions: int) -> NetworkPolicy:
+    """The team of `folder` for an environment of the given sizes."""
+    weights = load_weights(folder / "agent.th")
+    environment = {"obs_size": obs_size, "n_agents": n_agents, "n_actions": n_actions}
+    wrong = [
+        f"{name} is {value} in the environment {record.key!r} and {getattr(record, name)} in policy.yaml"
+        for name, value in environment.items()
+        if value != getattr(record, name)
+    ]
+    expected = expected_shapes(record, separate=any(name.startswith("agents.") for name in weights))
+    for name in sorted(expected.keys() | weights.keys()):
+        want, got = expected.get(name), tuple(weights[name].shape) if name in weights else None
+        if want != got:
+            wrong.append(f"{name} has shape {got} in agent.th, expected {want}")
+        elif not torch.isfinite(weights[name]).all():
+            wrong.append(f"{name} holds NaN or infinite numbers")
+    if wrong:
+        raise FairTestError(f"The checkpoint in {str(folder)!r} does not fit: " + "; ".join(wrong) + ".")
+    return NetworkPolicy(
+        weights,
+        n_agents=n_agents,
+        n_actions=n_actions,
+        obs_size=obs_size,
+        recurrent=record.use_rnn,
+        obs_last_action=record.obs_last_action,
+        obs_agent_id=record.obs_agent_id,
+    )
+
+
+def expected_shapes(record: PolicyRecord, *, separate: bool) -> dict[str, tuple[int, ...]]:
+    h, a = record.hidden_dim, record.n_actions
+    inputs = record.obs_size + a * record.obs_last_action + record.n_agents * record.obs_agent_id
+    shapes: dict[str, tuple[int, ...]] = {"fc1.weight": (h, inputs), "fc1.bias": (h,)}
+    if record.use_rnn:
+        shapes |= {"rnn.weight_ih": (3 * h, h), "rnn.weight_hh": (3 * h, h)}
+        shapes |= {"rnn.bias_ih": (3 * h,), "rnn.bias_hh": (3 * h,)}
+    else:
+        shapes |= {"rnn.weight": (h, h), "rnn.bias": (h,)}
+    shapes |= {"fc2.weight": (a, h), "fc2.bias": (a,)}
+    if not separate:
+        return shapes
+    return {f"agents.{i}.{name}": shape for i in range(record.n_agents) for name, shape in shapes.items()}
+
+
+def digest(weights: dict[str, Tensor]) -> str:
+    """A name for exactly these weights, whatever file they came from."""
+    sha = hashlib.sha256()
+    for name in sorted(weights):
+        sha.update(name.encode())
+        sha.update(str(tuple(weights[name].shape)).encode())
+        sha.update(weights[name].detach().cpu().contiguous().numpy().tobytes())
+    return sha.hexdigest()

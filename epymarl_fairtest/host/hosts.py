@@ -1,0 +1,84 @@
+"""What differs between the training frameworks, and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+
+class Host:
+    """One loaded training framework of the EPyMARL family."""
+
+    name: str
+    prefix: str  # of its modules
+
+    @property
+    def runners(self) -> dict[str, Any]:
+        return importlib.import_module(f"{self.prefix}runners").REGISTRY
+
+    @property
+    def environments(self) -> dict[str, Any]:
+        return importlib.import_module(f"{self.prefix}envs").REGISTRY
+
+    def environment_arguments(self, args: Any) -> dict[str, Any]:
+        """What the host's runner makes one environment with."""
+        raise NotImplementedError
+
+    def results_folder(self, args: Any) -> Path:
+        """Where this run's FairTest folder goes unless the user says otherwise."""
+        raise NotImplementedError
+
+    def models_folder(self, args: Any) -> Path:
+        """Where the host saves this run's models."""
+        raise NotImplementedError
+
+    @staticmethod
+    def ended(result: tuple[Any, ...]) -> bool:
+        """Is the episode over, by what the host's wrapper returned from `step`?"""
+        raise NotImplementedError
+
+
+class Epymarl(Host):
+    name = "EPyMARL"
+    prefix = ""
+
+    def environment_arguments(self, args: Any) -> dict[str, Any]:
+        extra = {n: getattr(args, n) for n in ("common_reward", "reward_scalarisation") if hasattr(args, n)}
+        return {**args.env_args, **extra}
+
+    def results_folder(self, args: Any) -> Path:
+        # The host's token has a space and colons in it; a folder to be typed should not.
+        token = args.unique_token.replace(" ", "_").replace(":", "-")
+        return Path(args.local_results_path) / "fairtest" / token
+
+    def models_folder(self, args: Any) -> Path:
+        return Path(args.local_results_path) / "models" / args.unique_token
+
+    @staticmethod
+    def ended(result: tuple[Any, ...]) -> bool:
+        return bool(result[2] or result[3])
+
+
+class PymarlZoo(Host):
+    name = "PyMARLzoo+"
+    prefix = "pymarlzooplus."
+
+    def environment_arguments(self, args: Any) -> dict[str, Any]:
+        return dict(args.env_args)
+
+    def results_folder(self, args: Any) -> Path:
+        return Path(args.results_path) / "fairtest"
+
+    def models_folder(self, args: Any) -> Path:
+        return Path(args.results_path) / "models"
+
+    @staticmethod
+    def ended(result: tuple[Any, ...]) -> bool:
+        return bool(result[1])
+
+
+def loaded_hosts() -> list[Host]:
+    """The frameworks whose runners this process has imported."""
+    return [host for host in (Epymarl(), PymarlZoo()) if f"{host.prefix}runners" in sys.modules]

@@ -1,0 +1,100 @@
+"""`fairtest launch -- src/main.py …`: a host's own command with FairTest attached, no file edited."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.files import shipped
+from epymarl_fairtest.host import mpe2_bridge, smaclite_guard
+from epymarl_fairtest.host.attach import activate
+
+ZOO = "pymarlzooplus.main"
+EXAMPLE = (
+    "example: fairtest launch -- src/main.py --config=qmix --env-config=fairtest_lbf with fairtest=True t_max=20000"
+)
+
+
+def add_launch_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "launch", help="run a host's training command with FairTest attached, editing nothing", epilog=EXAMPLE
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="-- src/main.py … or -- pymarlzooplus.main …")
+    parser.set_defaults(func=lambda args: launch(args.command))
+
+
+def launch(command: Sequence[str]) -> int:
+    words = list(command[1:] if command[:1] == ["--"] else command)
+    if not words:
+        raise FairTestError(f"fairtest launch needs the host's command after --; {EXAMPLE}")
+    program, arguments = words[0], expand_env_config(words[1:])
+    if program in ("python", "python3"):
+        raise FairTestError(f"Leave {program!r} out: fairtest launch -- {' '.join(words[1:3])} …")
+    if program != ZOO and not Path(program).is_file():
+        raise FairTestError(
+            f"There is no script {program!r} in {os.getcwd()!r}. Give EPyMARL's src/main.py (from inside the"
+            f" checkout) or {ZOO}; {EXAMPLE}"
+        )
+    smaclite_guard.activate()
+    mpe2_bridge.activate()
+    activate()
+    if program == ZOO:
+        return _launch_zoo(arguments)
+    script = Path(program).resolve()
+    sys.argv = [program, *arguments]
+    sys.path.insert(0, str(script.parent))
+    runpy.run_path(str(script), run_name="__main__")
+    return 0
+
+
+def _launch_zoo(arguments: list[str]) -> int:
+    try:
+        from pymarlzooplus import main
+    except ImportError as error:
+        raise FairTestError(
+            f"PyMARLzoo+ cannot be imported ({error}). Install it without its heavy dependencies:"
+            " pip install 'epymarl-fairtest[pymarlzoo]' && pip install --no-deps pymarlzooplus==1.1.0"
+        ) from error
+    sys.argv = [ZOO, *arguments]
+    main.get_caller_path = os.getcwd  # otherwise the results lie beside the fairtest command itself
+    main.pymarlzooplus(list(sys.argv))
+    return 0
+
+
+def expand_env_config(arguments: Sequence[str]) -> list[str]:
+    """`--env-config=fairtest_pp` on a host that has no such file: gymma plus what our file says.
+
+    The values go in front of the user's own, which therefore win.
+    """
+    option = "--env-config="
+    chosen = [a for a in arguments if a.startswith(option + "fairtest_")]
+    if not chosen:
+        return list(arguments)
+    name = chosen[0].removeprefix(option)
+    path = shipped("config") / "envs" / f"{name}.yaml"
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
+        raise FairTestError(f"{option}{name} is not one of FairTest's environments: {known}.")
+    values = yaml.safe_load(path.read_text())
+    updates = [f"{key}={value}" for key, value in _dotted(values) if key != "env" and value is not None]
+    rest = [option + "gymma" if a == chosen[0] else a for a in arguments]
+    at = rest.index("with") + 1 if "with" in rest else len(rest)
+    return [*rest[:at], *([] if "with" in rest else ["with"]), *updates, *rest[at:]]
+
+
+def _dotted(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            pairs += _dotted(value, f"{prefix}{key}.")
+        else:
+            pairs.append((f"{prefix}{key}", value))
+    return pairs

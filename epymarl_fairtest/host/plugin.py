@@ -1,0 +1,369 @@
+"""The plug-in itself: check before training, record during training, test after training.
+
+It never disturbs training: global random states are given back, the controller is only listened to
+while an episode runs, and the environments are tapped, not changed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from sacred.utils import SacredError
+
+from epymarl_fairtest.config import settings as make_settings
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.fairness import jfi, totals
+from epymarl_fairtest.host.attach import on_terminal
+from epymarl_fairtest.host.checkpoint import PolicyRecord, digest, save_policy
+from epymarl_fairtest.host.hosts import Host
+from epymarl_fairtest.host.policy import ControllerPolicy
+from epymarl_fairtest.host.tap import HostWorld, TappedConnection, TappedFactory
+from epymarl_fairtest.pool import FILE as POOL_FILE
+from epymarl_fairtest.pool import TrainingEpisode, TrainingPool, load_pool
+from epymarl_fairtest.run import Subject, check_method, run, summary_table
+from epymarl_fairtest.store.run import RunFolder
+from epymarl_fairtest.tasks import resolve_allocation, task_for
+
+PROBE_EPISODES = 8
+ALIKE = 0.99  # agents whose index never falls below this share alike whatever they do
+
+
+class PluginError(SacredError):
+    """A FairTestError as sacred prints it: the message alone."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, print_traceback=False)
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Give the global random states back, and turn our errors into sacred's."""
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    except FairTestError as error:
+        raise PluginError(str(error)) from None
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
+        torch.set_num_threads(states[3])
+
+
+class Plugin:
+    def __init__(self, host: Host, args: Any, logger: Any, *, parallel: bool) -> None:
+        self._host, self._args, self._logger, self._parallel = host, args, logger, parallel
+        self._tested = False
+        with aside():
+            self.settings = make_settings(dict(getattr(args, "fairtest_args", None) or {}))
+            check_method(self.settings)
+            self._check_algorithm()
+            self._out = Path(self.settings.out) if self.settings.out else host.results_folder(args)
+            self._check_out()
+            self._probe()
+        seed = int(args.seed if self.settings.seed is None else self.settings.seed)
+        self._seed = seed
+        self.pool = TrainingPool(self.settings.training_pool, seed)
+        self._sources: list[Any] = []  # whatever records rewards: one per environment
+
+    # --- before training ---
+
+    def _check_algorithm(self) -> None:
+        args = self._args
+        if args.env != "gymma":
+            raise FairTestError(
+                f"FairTest tests environments of --env-config=gymma; this run uses env={args.env!r}, whose wrapper"
+                " hides the rewards of the single agents. Choose gymma, fairtest_mpe, fairtest_pp or fairtest_lbf."
+            )
+        if getattr(args, "agent_output_type", None) != "q":
+            raise FairTestError(
+                f"The algorithm {args.name!r} learns no Q-values (agent_output_type="
+                f"{getattr(args, 'agent_output_type', None)!r}); FairTest's decision uncertainty f3 and its state"
+                " abstraction need Q-values. Use qmix, vdn, iql or their _ns variants."
+            )
+
+    def _check_out(self) -> None:
+        """Nobody wants to learn after two hours that the results cannot be written."""
+        if self._out.exists():
+            raise FairTestError(
+                f"The run folder {str(self._out)!r} already exists, and a run is never overwritten."
+                " Choose another fairtest_args.out or move it away."
+            )
+        parent = self._out.resolve().parent
+        while not parent.exists():
+            parent = parent.parent
+        if not (parent.is_dir() and os.access(parent, os.W_OK)):
+            raise FairTestError(
+                f"FairTest cannot write to {str(parent)!r}, where the run folder {str(self._out)!r} would go."
+                " Choose another fairtest_args.out or change the permissions."
+            )
+
+    def _make_wrapper(self) -> Any:
+        entry = self._host.environments[self._args.env]
+        return entry(**self._host.environment_arguments(self._args))
+
+    def _probe(self) -> None:
+        """Make one environment and let random agents play: is there anything to be unfair about?"""
+        try:
+            wrapper = self._make_wrapper()
+        except Exception as error:
+            raise self._explain(error) from error
+        self._obs_size = int(wrapper.get_obs_size())
+        self._limit = int(wrapper.episode_limit)
+        self._available = np.array(wrapper.get_avail_actions(), bool)
+        if wrapper.n_agents < 2:
+            raise FairTestError(
+                f"The environment {self._args.env_args.get('key')!r} has a single agent: there is nobody to share"
+                " with. FairTest needs at least two agents."
+            )
+        self.task = task_for(wrapper._env)
+        resolve_allocation(self.task, self.settings.allocation)
+        world = HostWorld(wrapper, self.task, self._host, self.settings.allocation)
+        generator = np.random.default_rng(0)
+        received = np.zeros((PROBE_EPISODES, self._limit, self.task.n_agents))
+        for episode in received:
+            world.reset(int(generator.integers(2**31)))
+            for step in range(self._limit):
+                world.step(np.array([generator.choice(np.flatnonzero(row)) for row in self._available], np.int16))
+                episode[step] = world.reward
+                if world.done:
+                    break
+        wrapper.close()
+        index = jfi(totals(received))
+        defined = index[~np.isnan(index)]
+        if len(defined) and defined.min() > ALIKE:
+            self._warn_alike(float(defined.min()))
+
+    def _explain(self, error: Exception) -> Exception:
+        """The hosts' wrapper fails obscurely on spaces it does not know; anything else is the host's to say."""
+        key = self._args.env_args.get("key")
+        try:
+            space = gymnasium.make(key).action_space
+        except Exception:
+            return error
+        agents = getattr(space, "spaces", None)
+        if agents is None:
+            return FairTestError(
+                f"The environment {key!r} has a single agent (action space {space}): there is nobody to share"
+                " with. FairTest needs a multi-agent environment with one action space per agent."
+            )
+        if any(not isinstance(agent, gymnasium.spaces.Discrete) for agent in agents):
+            return FairTestError(
+                f"The environment {key!r} has continuous actions ({agents[0]}); QMIX, VDN and IQL, and so FairTest,"
+                " need discrete ones. Choose the environment's discrete variant."
+            )
+        return error
+
+    def _warn_alike(self, lowest: float) -> None:
+        name = self.task.suggested_allocation
+        advice = (
+            f"choose fairtest_args.allocation={name}, or train on the environment that pays it"
+            " (--env-config=fairtest_mpe, fairtest_pp or fairtest_lbf)"
+            if name != self.settings.allocation
+            else "choose another environment or an allocation of your own (fairtest_args.allocation=package.module:f)"
+        )
+        message = (
+            f"FairTest: the agents of {self._args.env_args.get('key')!r} all receive the same under"
+            f" allocation={self.settings.allocation!r} (fairness index at least {lowest:.4f} with random actions), so"
+            f" no episode can be unfair. To judge fairness {advice}."
+        )
+        self._say(message, warning=True)
+
+    def _say(self, message: str, warning: bool = False) -> None:
+        log = self._logger.console_logger
+        (log.warning if warning else log.info)(message)
+
+    @contextmanager
+    def tapping(self) -> Iterator[None]:
+        """While the host's runner is constructed, its environments are made with taps."""
+        registry, name = self._host.environments, self._args.env
+        entry = registry[name]
+        factory = TappedFactory(entry, self.settings.allocation, carry=self._parallel)
+        registry[name] = factory
+        try:
+            yield
+        finally:
+            registry[name] = entry
+        self._sources = list(factory.made)
+        factory.made.clear()
+
+    def connect(self, runner: Any) -> None:
+        if self._parallel:
+            runner.parent_conns = tuple(TappedConnection(c) for c in runner.parent_conns)
+            self._sources = list(runner.parent_conns)
+        kept = f"a sample of at most {self.pool.size} training episodes" if self.pool.size else "no training episodes"
+        self._say(
+            f"FairTest is on board: task {self.task.name}, allocation {self.settings.allocation}, method"
+            f" {self.settings.method}, budget {self.settings.budget}; it keeps {kept} and tests the team when"
+            " training ends."
+        )
+
+    # --- during training ---
+
+    @contextmanager
+    def watching(self, runner: Any) -> Iterator[None]:
+        """Record the training episodes that the pool will keep: Q-values, actions, per-agent rewards."""
+        first = self.pool.offered + 1
+        wanted = self.pool.offer(runner.batch_size)
+        if not wanted:
+            yield
+            return
+        mac, seen = runner.mac, []
+        forward = mac.forward
+
+        def listening_forward(*args: Any, **kwargs: Any) -> Any:
+            out = forward(*args, **kwargs)
+            seen.append(out.detach())
+            return out
+
+        for source in self._sources:
+            source.recorded = []
+        mac.forward = listening_forward  # on the instance, for this episode only: learners copy controllers
+        try:
+            yield
+        finally:
+            del mac.forward
+            recorded = [source.recorded for source in self._sources]
+            for source in self._sources:
+                source.recorded = None
+        for position in wanted:
+            row = position - first
+            rewards = np.array(recorded[row], np.float64)
+            q = np.stack([out[row].cpu().numpy() for out in seen[: len(rewards)]])
+            actions = runner.batch["actions"][row, : len(rewards), :, 0].cpu().numpy()
+            self.pool.add(TrainingEpisode(position, q.astype(np.float32), actions.astype(np.int16), rewards))
+
+    # --- after training ---
+
+    def test(self, runner: Any) -> None:
+        """Save the team, then test it. Called once; some hosts close their environments twice."""
+        if self._tested:
+            return
+        self._tested = True
+        with aside(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the environments' own, thousands of times
+            record = self._record(runner)
+            folder = self._save(runner, record)
+            saved = folder.path / "policy"
+            try:
+                self._test(runner, folder, record)
+            except Exception as error:
+                again = f"fairtest run --policy {str(saved)!r} --out NEW_FOLDER"
+                raise FairTestError(f"{error}\nThe trained team is safe in {str(saved)!r}; test it again with: {again}") from (
+                    None if isinstance(error, FairTestError) else error
+                )
+
+    def _record(self, runner: Any) -> PolicyRecord:
+        args = self._args
+        made_with = {
+            k: v
+            for k, v in args.env_args.items()
+            if k not in ("key", "time_limit", "seed", "render", "pretrained_wrapper") or (k == "pretrained_wrapper" and v)
+        }
+        returns = getattr(self._logger, "stats", {}).get("test_return_mean")
+        return PolicyRecord(
+            algorithm=args.name,
+            key=args.env_args["key"],
+            time_limit=self._limit,
+            n_agents=args.n_agents,
+            n_actions=args.n_actions,
+            obs_size=self._obs_size,
+            hidden_dim=args.hidden_dim,
+            use_rnn=bool(args.use_rnn),
+            obs_last_action=bool(args.obs_last_action),
+            obs_agent_id=bool(args.obs_agent_id),
+            env_args=made_with,
+            allocation=self.settings.allocation,
+            host=self._host.name,
+            training_steps=int(runner.t_env),
+            test_return=float(returns[-1][1]) if returns else None,
+            command=" ".join(sys.argv),
+        )
+
+    def _save(self, runner: Any, record: PolicyRecord) -> RunFolder:
+        weights = {k: v.detach().cpu() for k, v in runner.mac.agent.state_dict().items()}
+        try:
+            folder = RunFolder(self._out)
+            save_policy(folder.path / "policy", record, weights)
+        except FairTestError as error:
+            rescue = Path(tempfile.mkdtemp(prefix="fairtest-policy-"))
+            save_policy(rescue, record, weights)
+            raise FairTestError(
+                f"{error}\nThe trained team was saved in {str(rescue)!r} instead; test it with:"
+                f" fairtest run --policy {str(rescue)!r} --out NEW_FOLDER"
+            ) from None
+        if self.pool.offered:
+            self.pool.save(folder.path / "policy" / POOL_FILE)
+            models = self._host.models_folder(self._args)
+            if models.is_dir():
+                self.pool.save(models / POOL_FILE)
+        return folder
+
+    def _test(self, runner: Any, folder: RunFolder, record: PolicyRecord) -> None:
+        pool = self._training_episodes()
+        policy = ControllerPolicy(runner.mac, runner.new_batch, self._args, self._obs_size)
+        subject = Subject(
+            task=self.task,
+            policy=policy,
+            make_world=lambda: HostWorld(self._make_wrapper(), self.task, self._host, self.settings.allocation),
+            available=self._available,
+            limit=self._limit,
+            origin={
+                "host": self._host.name,
+                "algorithm": record.algorithm,
+                "key": record.key,
+                "policy_digest": digest(runner.mac.agent.state_dict()),
+                "training_pool": len(pool),
+            },
+        )
+        summary = run(
+            subject, self.settings, folder, seed=self._seed, command=" ".join(sys.argv), terminal=on_terminal()
+        )
+        self._log(summary, folder.path, runner.t_env)
+        self._say("the team was tested\n" + summary_table(summary, folder.path))
+
+    def _training_episodes(self) -> list[TrainingEpisode]:
+        """This training's pool, or the one saved beside a loaded checkpoint."""
+        if self.pool.offered:
+            return self.pool.episodes()
+        checkpoint = Path(self._args.checkpoint_path or ".")
+        for place in (checkpoint, checkpoint.parent):
+            if self._args.checkpoint_path and (place / POOL_FILE).is_file():
+                pool = load_pool(place / POOL_FILE)
+                self._say(f"FairTest uses the training pool in {str(place / POOL_FILE)!r} ({len(pool)} episodes).")
+                return pool
+        self._say(
+            "FairTest found no training pool beside the checkpoint (it is saved when training runs with"
+            " fairtest=True save_model=True); it falls back to random executions of the team."
+        )
+        return []
+
+    def _log(self, summary: dict[str, Any], path: Path, t_env: int) -> None:
+        """Numbers to sacred, tensorboard and W&B through the host's logger; files to the sacred run."""
+        scalars = {name: summary[name] for name in (
+            "failures", "unique_failures", "distinct_failures", "roots", "undefined", "evaluated", "coverage",
+            "charged_strict", "charged_paper", "executed_steps",
+        )}  # fmt: skip
+        scalars["failure_rate"] = summary["failures"] / max(summary["evaluated"], 1)
+        scalars |= {"jfi_min": summary["jfi_quantiles"]["0"], "jfi_median": summary["jfi_quantiles"]["0.5"]}
+        for name, value in scalars.items():
+            if value is not None:
+                self._logger.log_stat(f"fairtest_{name}", value, t_env)
+        sacred_run = getattr(self._logger, "_run_obj", None)
+        if sacred_run is None:
+            return
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            name = "fairtest_" + "_".join(file.relative_to(path).parts)
+            sacred_run.add_artifact(str(file), name=name)

@@ -1,0 +1,140 @@
+"""The trained team as a policy: rebuilt from weights alone, or through the host's live controller.
+
+Both run the same torch operations on batches of CHUNK rows with one thread, so they give the same
+bits; a test holds them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from epymarl_fairtest.engine.contract import CHUNK
+
+Q = NDArray[np.float32]
+
+
+class Agent(nn.Module):
+    """The hosts' agent: linear, then GRU cell or linear, then linear; parameter names as they save them."""
+
+    def __init__(self, inputs: int, hidden: int, actions: int, recurrent: bool) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(inputs, hidden)
+        self.rnn: nn.Module = nn.GRUCell(hidden, hidden) if recurrent else nn.Linear(hidden, hidden)
+        self.fc2 = nn.Linear(hidden, actions)
+        self.recurrent = recurrent
+
+    def forward(self, inputs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        x = torch.relu(self.fc1(inputs))
+        h = self.rnn(x, hidden) if self.recurrent else torch.relu(self.rnn(x))
+        return self.fc2(h), h
+
+
+class _ChunkedPolicy:
+    """Splits any batch into chunks of CHUNK rows, padding the last."""
+
+    n_agents: int
+    n_actions: int
+    obs_size: int
+    hidden_size: int
+
+    def forward(self, obs: Q, last: NDArray[np.int16], hidden: Q) -> tuple[Q, Q]:
+        q = np.empty((len(obs), self.n_agents, self.n_actions), np.float32)
+        after = np.empty((len(obs), self.n_agents, self.hidden_size), np.float32)
+        with torch.inference_mode():
+            for first in range(0, len(obs), CHUNK):
+                rows = slice(first, min(first + CHUNK, len(obs)))
+                count = rows.stop - first
+                out, memory = self._chunk(_padded(obs[rows]), _padded(last[rows], -1), _padded(hidden[rows]))
+                q[rows] = out[:count].numpy()
+                if self.hidden_size:
+                    after[rows] = memory[:count].numpy()
+        return q, after
+
+    def _chunk(self, obs: Tensor, last: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+
+def _padded(values: NDArray[Any], fill: int = 0) -> Tensor:
+    if len(values) == CHUNK:
+        return torch.from_numpy(np.ascontiguousarray(values))
+    out = np.full((CHUNK, *values.shape[1:]), fill, values.dtype)
+    out[: len(values)] = values
+    return torch.from_numpy(out)
+
+
+def one_hot(last: Tensor, actions: int) -> Tensor:
+    """Last actions (..., ) as one-hot rows; zeros where there was none."""
+    return (last.long().unsqueeze(-1) == torch.arange(actions)).float()
+
+
+class NetworkPolicy(_ChunkedPolicy):
+    """Agents rebuilt from a state dict, shared or one network per agent (`_ns`)."""
+
+    def __init__(
+        self,
+        weights: Mapping[str, Tensor],
+        *,
+        n_agents: int,
+        n_actions: int,
+        obs_size: int,
+        recurrent: bool,
+        obs_last_action: bool,
+        obs_agent_id: bool,
+    ) -> None:
+        self.n_agents, self.n_actions, self.obs_size = n_agents, n_actions, obs_size
+        self._last_action, self._agent_id = obs_last_action, obs_agent_id
+        separate = any(name.startswith("agents.") for name in weights)
+        hidden = weights["agents.0.fc1.weight" if separate else "fc1.weight"].shape[0]
+        inputs = obs_size + n_actions * obs_last_action + n_agents * obs_agent_id
+        self.hidden_size = hidden if recurrent else 0
+        self._agents = nn.ModuleList(
+            [Agent(inputs, hidden, n_actions, recurrent) for _ in range(n_agents if separate else 1)]
+        )
+        named = weights if separate else {f"agents.0.{name}": value for name, value in weights.items()}
+        self._agents.load_state_dict({name.removeprefix("agents."): value for name, value in named.items()})
+        self._eye = torch.eye(n_agents).unsqueeze(0).expand(CHUNK, -1, -1)
+
+    def _chunk(self, obs: Tensor, last: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        parts = [obs]
+        if self._last_action:
+            parts.append(one_hot(last, self.n_actions))
+        if self._agent_id:
+            parts.append(self._eye)
+        inputs = torch.cat(parts, dim=2)
+        if len(self._agents) == 1:
+            q, h = self._agents[0](inputs.flatten(0, 1), hidden.flatten(0, 1))
+            return q.view(CHUNK, self.n_agents, -1), h.view(CHUNK, self.n_agents, -1)
+        each = [agent(inputs[:, i], hidden[:, i]) for i, agent in enumerate(self._agents)]
+        return torch.stack([q for q, _ in each], dim=1), torch.stack([h for _, h in each], dim=1)
+
+
+class ControllerPolicy(_ChunkedPolicy):
+    """The host's live multi-agent controller, asked through its own `forward`."""
+
+    def __init__(self, mac: Any, new_batch: Any, args: Any, obs_size: int) -> None:
+        self._mac = mac
+        self.n_agents, self.n_actions, self.obs_size = args.n_agents, args.n_actions, obs_size
+        # The host's own batch with room for two steps: the last action goes to step 0, the rest to step 1.
+        self._batch = new_batch.func(new_batch.args[0], new_batch.args[1], CHUNK, 2, **new_batch.keywords)
+        self._data = self._batch.data.transition_data
+        self._data["avail_actions"][:] = 1
+        mac.init_hidden(batch_size=1)
+        self.hidden_size = mac.hidden_states.shape[-1] if getattr(args, "use_rnn", True) else 0
+        self._width = mac.hidden_states.shape[-1]
+
+    def _chunk(self, obs: Tensor, last: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        self._data["obs"][:, 1] = obs.to(self._data["obs"].device)
+        self._data["actions_onehot"][:, 0] = one_hot(last, self.n_actions).to(self._data["obs"].device)
+        if self.hidden_size:
+            self._mac.hidden_states = hidden.to(self._data["obs"].device)
+        else:
+            self._mac.init_hidden(batch_size=CHUNK)
+        q = self._mac.forward(self._batch, 1, test_mode=True)
+        memory = self._mac.hidden_states.reshape(CHUNK, self.n_agents, -1)
+        return q.cpu(), memory.cpu()

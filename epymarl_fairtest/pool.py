@@ -1,0 +1,98 @@
+"""The training pool: a sample of the training episodes, later ones with more weight. Pure numpy.
+
+The episode at position i of the training sequence is kept with probability proportional to i, in one
+pass and bounded memory: weighted reservoir sampling with keys u^(1/i) (Efraimidis and Spirakis 2006).
+The key is drawn before the episode runs, so the hook only records episodes that will be kept.
+"""
+
+from __future__ import annotations
+
+import heapq
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest import rng
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.store.write import write_atomically
+
+FILE = "training_pool.npz"
+
+
+@dataclass(frozen=True)
+class TrainingEpisode:
+    position: int  # i, from 1
+    q: NDArray[np.float32]  # (length, agents, actions)
+    actions: NDArray[np.int16]  # (length, agents)
+    rewards: NDArray[np.float64]  # (length, agents), the allocation
+
+
+class TrainingPool:
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.offered = size, 0
+        self._stream = rng.named(seed, "training pool").integers(0, 2**64, dtype=np.uint64)
+        self._heap: list[tuple[float, int]] = []  # (key, position), smallest key first
+        self._kept: dict[int, TrainingEpisode] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def offer(self, count: int = 1) -> list[int]:
+        """The next `count` training episodes begin: the positions that must be recorded and added."""
+        wanted = []
+        for _ in range(count):
+            self.offered += 1
+            if self.size == 0:
+                continue
+            # log u / i orders like u^(1/i) without underflow; log of (0, 1].
+            u = 1.0 - rng.uniform(np.asarray(self._stream), np.asarray(self.offered))
+            key = float(np.log(u)) / self.offered
+            if len(self._heap) < self.size or key > self._heap[0][0]:
+                wanted.append(self.offered)
+                heapq.heappush(self._heap, (key, self.offered))
+                if len(self._heap) > self.size:
+                    _, dropped = heapq.heappop(self._heap)
+                    self._kept.pop(dropped, None)
+                    wanted = [position for position in wanted if position != dropped]
+        return wanted
+
+    def add(self, episode: TrainingEpisode) -> None:
+        self._kept[episode.position] = episode
+
+    def episodes(self) -> list[TrainingEpisode]:
+        """What was kept, in the order of training."""
+        return [self._kept[position] for position in sorted(self._kept)]
+
+    def save(self, path: Path) -> None:
+        """One flat file: steps of all episodes one after the other, `length` tells them apart."""
+        kept = self.episodes()
+        arrays = {
+            "position": np.array([e.position for e in kept], np.int64),
+            "length": np.array([len(e.actions) for e in kept], np.int32),
+            "offered": np.array(self.offered, np.int64),
+        }
+        for name in ("q", "actions", "rewards"):
+            arrays[name] = np.concatenate([getattr(e, name) for e in kept]) if kept else np.empty((0, 0))
+        write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
+
+
+def load_pool(path: Path) -> list[TrainingEpisode]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            position, length = file["position"], file["length"]
+            q, actions, rewards = file["q"], file["actions"], file["rewards"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise FairTestError(
+            f"{str(path)!r} is not a training pool ({error}). Remove it to test without one, or train again."
+        ) from error
+    ends = np.cumsum(length)
+    if len(length) and not (len(q) == len(actions) == len(rewards) == ends[-1] and len(position) == len(length)):
+        raise FairTestError(f"{str(path)!r} is not a training pool: its arrays do not fit together.")
+    starts = ends - length
+    return [
+        TrainingEpisode(int(i), q[a:b], actions[a:b], rewards[a:b])
+        for i, a, b in zip(position, starts, ends, strict=True)
+    ]

@@ -1,0 +1,129 @@
+"""One run folder: manifest, journal, executed batches, failures, summary.
+
+Order of writing: a batch's failures first, then the batch, then its journal line. The journal is
+the commit: what it names is on disk. A failure is never deleted: `failures.npz` is complete before
+the parts it was joined from go.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.episode import OPERATORS, Episodes
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.store.write import cannot_write, write_atomically, write_json
+
+FORMAT = 1
+SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "jfi")
+
+
+class RunFolder:
+    """Writes one run. Made only once everything that can be checked beforehand was checked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir()
+            (path / "batches").mkdir()
+            (path / "parts").mkdir()
+        except FileExistsError as error:
+            raise FairTestError(
+                f"The run folder {str(path)!r} already exists, and a run is never overwritten."
+                " Choose another one (--out, or fairtest_args.out) or move it away."
+            ) from error
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        write_json(self.path / "manifest.json", {"format": FORMAT, **manifest})
+
+    def save_batch(
+        self, number: int, purpose: str, episodes: Episodes, index: NDArray[np.float64], failing: NDArray[np.bool_]
+    ) -> None:
+        """Failures, then the batch, then the journal line that makes both count."""
+        if failing.any():
+            part = failure_arrays(episodes.take(failing), index[failing])
+            write_atomically(self._part(number), lambda file: np.savez(file, **part))
+        batch = {name: getattr(episodes, name) for name in episodes.__dataclass_fields__}
+        write_atomically(self.path / "batches" / f"{number:05d}.npz", lambda file: np.savez(file, **batch))
+        self._append(
+            {
+                "batch": number,
+                "purpose": purpose,
+                "episodes": len(episodes),
+                "steps": episodes.executed_steps(),
+                "failures": int(failing.sum()),
+            }
+        )
+
+    def _part(self, number: int) -> Path:
+        return self.path / "parts" / f"{number:05d}.npz"
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        body = json.dumps(entry, sort_keys=True)
+        line = json.dumps({**entry, "crc": zlib.crc32(body.encode())}, sort_keys=True)
+        path = self.path / "journal.jsonl"
+        try:
+            with open(path, "ab") as file:
+                file.write(line.encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Join the failures, write the tables, and only then drop what they were made from."""
+        parts = []
+        for path in sorted((self.path / "parts").glob("*.npz")):
+            with np.load(path, allow_pickle=False) as file:
+                parts.append({name: file[name] for name in file.files})
+        failures = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]} if parts else {}
+        write_atomically(self.path / "failures.npz", lambda file: np.savez(file, **failures))
+        table = failure_table(failures)
+        write_atomically(self.path / "failures.csv", lambda file: file.write(table.encode()))
+        write_json(self.path / "summary.json", summary)
+        for folder in ("parts", "batches"):
+            for path in (self.path / folder).glob("*.npz"):
+                path.unlink()
+            (self.path / folder).rmdir()
+
+
+def failure_arrays(episodes: Episodes, index: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+    """The columns of failures.npz: plain arrays, one row per failure, no pickle."""
+    rows = np.arange(len(episodes))
+    return {
+        "id": episodes.id,
+        "root_seed": episodes.root_seed,
+        "operator": np.array(OPERATORS)[episodes.operator],
+        "parent": episodes.parent,
+        "start_step": episodes.start_step,
+        "stream": episodes.stream,
+        "shift": episodes.shift,
+        "length": episodes.length,
+        "jfi": index,
+        "start_state": episodes.states[rows, episodes.start_step],
+        "initial_state": episodes.states[:, 0],
+        "states": episodes.states,
+        "actions": episodes.actions,
+        "rewards": episodes.rewards,
+        "q": episodes.q,
+    }
+
+
+def failure_table(failures: dict[str, NDArray[Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(SCALARS)
+    if failures:
+        writer.writerows(zip(*(failures[name].tolist() for name in SCALARS), strict=True))
+    return out.getvalue()

@@ -1,0 +1,48 @@
+"""Files appear whole or not at all: temporary file in the same folder, fsync, rename."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from epymarl_fairtest.errors import FairTestError
+
+
+def write_atomically(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise cannot_write(path, error) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    write_atomically(path, lambda file: file.write(text.encode()))
+
+
+def sync_folder(folder: Path) -> None:
+    """A rename is safe from a power cut only once its folder is on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def cannot_write(path: Path, error: OSError) -> FairTestError:
+    return FairTestError(
+        f"FairTest cannot write {str(path)!r}: {error.strerror or error}. What was found before is kept."
+        " Free some space or choose a folder you may write to (--out, or fairtest_args.out)."
+    )

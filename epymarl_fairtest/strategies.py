@@ -1,0 +1,10 @@
+"""The registry of strategies: a new one is one file and one line here."""
+
+from collections.abc import Callable
+
+from epymarl_fairtest.baselines.random import random
+from epymarl_fairtest.campaign import Context, Strategy
+
+STRATEGIES: dict[str, Callable[[Context], Strategy]] = {
+    "random": random,
+}

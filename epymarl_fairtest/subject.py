@@ -1,0 +1,61 @@
+"""A saved team in its own environment, without a training framework: what `fairtest run` tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from epymarl_fairtest.engine.world import BareWorld
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.host.checkpoint import PolicyRecord, digest, load_policy, load_record, load_weights
+from epymarl_fairtest.run import Subject
+from epymarl_fairtest.tasks import resolve_allocation, task_for
+
+
+def saved_subject(folder: Path, allocation: str | None) -> Subject:
+    """The team in `folder`; `allocation` None means the one it was tested with in training."""
+    record = load_record(folder)
+    env = make_environment(record)
+    spaces = getattr(env.action_space, "spaces", ())
+    if not spaces or any(not isinstance(space, gymnasium.spaces.Discrete) for space in spaces):
+        raise FairTestError(
+            f"The environment {record.key!r} of {str(folder)!r} has the action space {env.action_space}; FairTest"
+            " needs at least two agents with discrete actions each."
+        )
+    task = task_for(env)
+    allocate = resolve_allocation(task, allocation or record.allocation)
+    counts = np.array([space.n for space in spaces])
+    obs_size = max(gymnasium.spaces.flatdim(space) for space in env.observation_space)
+    policy = load_policy(
+        folder, record, obs_size=obs_size, n_agents=task.n_agents, n_actions=int(counts.max())
+    )
+    return Subject(
+        task=task,
+        policy=policy,
+        make_world=lambda: BareWorld(
+            make_environment(record), task, allocate, limit=record.time_limit, obs_size=obs_size
+        ),
+        available=np.arange(counts.max()) < counts[:, None],
+        limit=record.time_limit,
+        origin={
+            "host": record.host,
+            "algorithm": record.algorithm,
+            "key": record.key,
+            "policy": str(folder),
+            "policy_digest": digest(load_weights(folder / "agent.th")),
+        },
+    )
+
+
+def make_environment(record: PolicyRecord) -> Any:
+    try:
+        return gymnasium.make(record.key, disable_env_checker=True, **record.env_args)
+    except Exception as error:
+        raise FairTestError(
+            f"The environment {record.key!r} with {record.env_args} cannot be made here: {error}. An environment that"
+            " only the training framework knows (pz-…, a pretrained_wrapper) is tested inside it:"
+            " fairtest launch -- src/main.py … with fairtest=True evaluate=True checkpoint_path=…"
+        ) from error

@@ -1,0 +1,139 @@
+"""Foraging (LBF): players of different levels load food together; works for any lbforaging ForagingEnv.
+
+State: row, col, level of each player; row, col, level of each food slot (the food in row-major order of
+the field as it lies now, then -1, -1, 0 for what was eaten); the sum of the levels of the food spawned at
+reset, by which rewards are divided.
+"""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.tasks.base import Array, Task, set_clocks, wrappers
+
+
+def _simulator(chain: list[Any]) -> Any | None:
+    """lbforaging's environment, or the older copy that PyMARLzoo+ carries."""
+    inner = chain[-1]
+    needed = ("field", "players", "max_num_food", "_gen_valid_moves", "_make_gym_obs")
+    return inner if type(inner).__name__ == "ForagingEnv" and all(hasattr(inner, n) for n in needed) else None
+
+
+class ForagingTask(Task):
+    """All players are under test, and the environment's own reward is the allocation."""
+
+    name: ClassVar[str] = "foraging"
+    theta: ClassVar[float] = 0.67
+    restorable: ClassVar[bool] = True
+    distinct_distance: ClassVar[float] = 0.5
+
+    @classmethod
+    def recognises(cls, env: Any) -> bool:
+        return _simulator(wrappers(env)) is not None
+
+    def __init__(self, env: Any) -> None:
+        inner = self._simulator(wrappers(env))
+        self.rows, self.cols = inner.field_size
+        self.n_agents = len(inner.players)
+        self.slots = inner.max_num_food
+        self.state_size = 3 * self.n_agents + 3 * self.slots + 1
+        # Cells are centred on whole numbers, so that every bin of the coverage grid holds whole cells.
+        self.low, self.high = -0.5, max(self.rows, self.cols) - 0.5
+
+    @staticmethod
+    def _simulator(chain: list[Any]) -> Any:
+        found = _simulator(chain)
+        if found is None:
+            raise FairTestError(f"{chain[0]} holds no lbforaging ForagingEnv; task foraging needs one.")
+        return found
+
+    def read(self, env: Any) -> Array:
+        inner = self._simulator(wrappers(env))
+        state = np.empty(self.state_size)
+        players, food = self.players(state), self.food(state)
+        for row, player in zip(players, inner.players, strict=True):
+            row[:] = (*player.position, player.level)
+        food[:] = (-1, -1, 0)
+        lies = np.nonzero(inner.field)
+        food[: len(lies[0])] = np.stack([*lies, inner.field[lies]], axis=1)
+        state[-1] = inner._food_spawned
+        return state
+
+    def positions(self, states: Array) -> Array:
+        return self.players(states)[..., :2]
+
+    def players(self, states: Array) -> Array:
+        """row, col, level of each player: a view (..., n_agents, 3)."""
+        return states[..., : 3 * self.n_agents].reshape(*states.shape[:-1], self.n_agents, 3)
+
+    def food(self, states: Array) -> Array:
+        """row, col, level of each food slot: a view (..., slots, 3)."""
+        return states[..., 3 * self.n_agents : -1].reshape(*states.shape[:-1], self.slots, 3)
+
+    def observe(self, env: Any) -> list[NDArray[np.float32]]:
+        seen = self._simulator(wrappers(env))._make_gym_obs()
+        if isinstance(seen[0], tuple):  # the older environment gives rewards and more behind the observations
+            seen = seen[0]
+        return [np.asarray(one, dtype=np.float32).ravel() for one in seen]
+
+    def write(self, env: Any, state: Array, step: int) -> None:
+        chain = wrappers(env)
+        inner = self._simulator(chain)
+        inner.field = np.zeros((self.rows, self.cols), np.int32)
+        for row, col, level in self.food(state).astype(np.int64).tolist():
+            if level > 0:
+                inner.field[row, col] = level
+        for player, (row, col, level) in zip(
+            inner.players, self.players(state).astype(np.int64).tolist(), strict=True
+        ):
+            player.setup((row, col), level, (self.rows, self.cols))
+            player.reward = 0
+        inner.current_step = step
+        inner._food_spawned = int(state[-1])
+        inner._game_over = bool(inner.field.sum() == 0 or inner._max_episode_steps <= step)
+        inner._gen_valid_moves()
+        set_clocks(chain, step)
+
+    def perturb(self, states: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
+        """Rounded to cells and kept inside the field.
+
+        A row or column of 0 to 2 never changes (2 * 1.2 rounds to 2), so a team that stands there entirely
+        cannot be perturbed: every try is refused.
+        """
+        new = states.copy()
+        old = self.positions(states)
+        moved = np.rint(old * rng.uniform(0.8, 1.2, old.shape))
+        self.players(new)[..., :2] = np.clip(moved, 0, [self.rows - 1, self.cols - 1])
+        return new, (new != states).any(axis=1) & ~self._crowded(new)
+
+    def _crowded(self, states: Array) -> NDArray[np.bool_]:
+        """Do two players, or a player and food, share a cell?"""
+        at, food = self.positions(states), self.food(states)[..., :2]
+        first, second = np.triu_indices(self.n_agents, k=1)
+        together = (at[:, first] == at[:, second]).all(axis=-1).any(axis=-1)
+        on_food = (at[:, :, None] == food[:, None]).all(axis=-1).any(axis=(1, 2))
+        crowded: NDArray[np.bool_] = together | on_food
+        return crowded
+
+
+def make_foraging_env(**settings: Any) -> Any:
+    """`epymarl_fairtest:lbforaging-v0`: levels 1, 1, 2 on 8x8 cells, three foods; `settings` override."""
+    try:
+        from lbforaging.foraging.environment import ForagingEnv
+    except ImportError as error:
+        raise FairTestError("lbforaging is not installed: run `pip install lbforaging`.") from error
+    defaults = {
+        "players": 3,
+        "min_player_level": [1, 1, 2],
+        "max_player_level": [1, 1, 2],
+        "min_food_level": 1,
+        "max_food_level": None,
+        "field_size": (8, 8),
+        "max_num_food": 3,
+        "sight": 8,
+        "max_episode_steps": 50,
+        "force_coop": False,
+    }
+    return ForagingEnv(**{**defaults, **settings})

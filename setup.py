@@ -1,0 +1,46 @@
+"""The package. `pyproject.toml` only holds tool settings."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "epymarl_fairtest" / "__init__.py").read_text()).group(1)
+
+# Folders that lie beside the package in a clone and inside it in a wheel (epymarl_fairtest/files.py).
+SHIPPED = {f"epymarl_fairtest.shipped.{name}": name for name in ("config", "src_patches", "policies")}
+
+setup(
+    name="epymarl-fairtest",
+    version=VERSION,
+    description="Fairness testing of trained multi-agent teams, as a plug-in for EPyMARL",
+    long_description=(ROOT / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.13",
+    packages=[*find_packages(include=["epymarl_fairtest", "epymarl_fairtest.*"]), *SHIPPED],
+    package_dir=SHIPPED,
+    package_data={"epymarl_fairtest": ["tasks/*.npz"], **{name: ["**/*"] for name in SHIPPED}},
+    include_package_data=False,
+    install_requires=[
+        "torch>=2.2,<3",
+        "numpy>=1.26,<3",
+        "sacred>=0.8.5,<0.9",
+        "setuptools<81",  # sacred imports pkg_resources
+        "pyyaml>=6",
+        "gymnasium>=1.0,<2",
+        "pettingzoo>=1.27",  # mpe2 needs its AgentSelector
+        "mpe2>=1.1,<2",
+        "lbforaging>=2.0,<3",
+        "tqdm>=4.60",
+    ],
+    extras_require={
+        # What PyMARLzoo+ 1.1.0 needs to run; install it itself with --no-deps (its own list pulls torchvision
+        # and transformers).
+        "pymarlzoo": ["rich", "opencv-python-headless", "seaborn", "scikit-learn", "six"],
+        "test": ["pytest>=8", "cloudpickle"],
+        "check": ["ruff==0.17.4", "mypy==2.4.1", "types-PyYAML", "types-tqdm"],
+    },
+    entry_points={"console_scripts": ["fairtest=epymarl_fairtest.cli:main"]},
+)
