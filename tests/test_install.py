@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from epymarl_fairtest.files import PACKAGE, shipped
 from epymarl_fairtest.host import checkout as registry
 from epymarl_fairtest.host import install as installer
 from epymarl_fairtest.host.checkout import forget, is_checkout, known_checkout, remember
-from epymarl_fairtest.host.install import install, state, uninstall
+from epymarl_fairtest.host.install import Report, install, state, uninstall
 
 MINI = {
     "src/main.py": "import sys\n\nfrom run import run\n\nprint('hello')\n",
@@ -33,14 +34,14 @@ PATCHED = ("src/main.py", "src/envs/__init__.py", "src/envs/pz_wrapper.py")
 
 
 @pytest.fixture(autouse=True)
-def private_register(tmp_path, monkeypatch):
+def private_register(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test may see or change the user's own registered checkout."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     monkeypatch.delenv("EPYMARL_HOME", raising=False)
 
 
 @pytest.fixture
-def mini(tmp_path):
+def mini(tmp_path: Path) -> Path:
     """A checkout of nothing but anchors."""
     root = tmp_path / "mini checkout"
     for name, text in MINI.items():
@@ -50,7 +51,7 @@ def mini(tmp_path):
 
 
 @pytest.fixture
-def envs(tmp_path):
+def envs(tmp_path: Path) -> Path:
     folder = tmp_path / "shipped envs"
     folder.mkdir()
     (folder / "fairtest_tag.yaml").write_bytes(b"env: gymma\nenv_args:\n  time_limit: 50\n")
@@ -59,7 +60,7 @@ def envs(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def stock(tmp_path_factory):
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The user's own EPyMARL as git has it, without any FairTest in it."""
     known = known_checkout()  # module-scoped: runs before the register is redirected
     if known is None:
@@ -77,7 +78,7 @@ def stock(tmp_path_factory):
 
 
 @pytest.fixture
-def real(stock, tmp_path):
+def real(stock: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(stock, tmp_path / "epymarl"))
 
 
@@ -92,14 +93,14 @@ def tree_hash(root: Path) -> dict[str, tuple[str, int]]:
     }
 
 
-def statuses(report) -> dict[str, str]:
+def statuses(report: Report) -> dict[str, str]:
     return {line.name: line.status for line in report.lines}
 
 
 # --- patches ----------------------------------------------------------------------------------------
 
 
-def test_the_shipped_patches_are_well_formed():
+def test_the_shipped_patches_are_well_formed() -> None:
     files = sorted(shipped("src_patches").glob("*.yaml"))
     assert files
     for file in files:
@@ -112,7 +113,7 @@ def test_the_shipped_patches_are_well_formed():
             assert "epymarl_fairtest" in edit["new"]
 
 
-def test_every_anchor_occurs_exactly_once_before_and_every_new_text_exactly_once_after(real):
+def test_every_anchor_occurs_exactly_once_before_and_every_new_text_exactly_once_after(real: Path) -> None:
     patches = [yaml.safe_load(file.read_text()) for file in shipped("src_patches").glob("*.yaml")]
     before = {patch["file"]: (real / patch["file"]).read_text() for patch in patches}
     report = install(real)
@@ -127,12 +128,15 @@ def test_every_anchor_occurs_exactly_once_before_and_every_new_text_exactly_once
 
 
 @pytest.mark.parametrize("which", ["mini", "real"])
-def test_uninstall_restores_every_byte_and_mode(which, envs, request):
+def test_uninstall_restores_every_byte_and_mode(
+    which: str, envs: Path, request: pytest.FixtureRequest
+) -> None:
     root = request.getfixturevalue(which)
     (root / "src/main.py").chmod(0o755)
     before = tree_hash(root)
     report = install(root, envs)
-    assert report.state == "installed" and report.changed
+    assert report.state == "installed"
+    assert report.changed
     assert set(statuses(report).values()) == {"applied"}
     after = tree_hash(root)
     assert {name for name in after if after[name] != before.get(name)} == {
@@ -146,7 +150,7 @@ def test_uninstall_restores_every_byte_and_mode(which, envs, request):
     assert tree_hash(root) == before
 
 
-def test_install_with_the_really_shipped_settings(mini):
+def test_install_with_the_really_shipped_settings(mini: Path) -> None:
     before = tree_hash(mini)
     assert install(mini).state == "installed"
     for file in (shipped("config") / "envs").glob("*.yaml"):
@@ -155,30 +159,33 @@ def test_install_with_the_really_shipped_settings(mini):
     assert tree_hash(mini) == before
 
 
-def test_the_hook_stands_right_after_the_import_of_run(mini):
+def test_the_hook_stands_right_after_the_import_of_run(mini: Path) -> None:
     install(mini)
     lines = (mini / "src/main.py").read_text().splitlines()
     assert lines[lines.index("from run import run") + 1].startswith(HOOK)
 
 
-def test_installing_twice_changes_nothing_and_says_so(mini, envs):
+def test_installing_twice_changes_nothing_and_says_so(mini: Path, envs: Path) -> None:
     install(mini, envs)
     once = tree_hash(mini)
     report = install(mini, envs)
     assert tree_hash(mini) == once
-    assert not report.changed and report.state == "installed"
-    assert "already installed" in str(report) and "nothing was changed" in str(report)
+    assert not report.changed
+    assert report.state == "installed"
+    assert "already installed" in str(report)
+    assert "nothing was changed" in str(report)
 
 
-def test_uninstalling_what_is_not_installed_changes_nothing_and_says_so(mini, envs):
+def test_uninstalling_what_is_not_installed_changes_nothing_and_says_so(mini: Path, envs: Path) -> None:
     before = tree_hash(mini)
     report = uninstall(mini, envs)
     assert tree_hash(mini) == before
-    assert not report.changed and report.state == "not installed"
+    assert not report.changed
+    assert report.state == "not installed"
     assert "not installed" in str(report)
 
 
-def test_state_looks_and_changes_nothing(mini, envs):
+def test_state_looks_and_changes_nothing(mini: Path, envs: Path) -> None:
     before = tree_hash(mini)
     assert state(mini, envs).state == "not installed"
     assert tree_hash(mini) == before
@@ -190,7 +197,7 @@ def test_state_looks_and_changes_nothing(mini, envs):
     assert install(mini, envs).state == "installed"
 
 
-def test_the_users_own_edits_in_a_patched_file_survive_uninstall(mini, envs):
+def test_the_users_own_edits_in_a_patched_file_survive_uninstall(mini: Path, envs: Path) -> None:
     install(mini, envs)
     main = mini / "src/main.py"
     main.write_text("# mine, above\n" + main.read_text() + "# mine, below\n")
@@ -198,7 +205,7 @@ def test_the_users_own_edits_in_a_patched_file_survive_uninstall(mini, envs):
     assert main.read_text() == "# mine, above\n" + MINI["src/main.py"] + "# mine, below\n"
 
 
-def test_a_checkout_with_windows_line_endings_keeps_them(mini, envs):
+def test_a_checkout_with_windows_line_endings_keeps_them(mini: Path, envs: Path) -> None:
     for name in MINI:
         (mini / name).write_bytes(MINI[name].replace("\n", "\r\n").encode())
     before = tree_hash(mini)
@@ -210,7 +217,7 @@ def test_a_checkout_with_windows_line_endings_keeps_them(mini, envs):
     assert tree_hash(mini) == before
 
 
-def test_line_endings_converted_after_installing_do_not_hide_the_edits(mini, envs):
+def test_line_endings_converted_after_installing_do_not_hide_the_edits(mini: Path, envs: Path) -> None:
     install(mini, envs)
     for name in PATCHED:
         (mini / name).write_bytes((mini / name).read_bytes().replace(b"\n", b"\r\n"))
@@ -220,7 +227,7 @@ def test_line_endings_converted_after_installing_do_not_hide_the_edits(mini, env
         assert (mini / name).read_bytes() == MINI[name].replace("\n", "\r\n").encode()
 
 
-def test_an_anchor_on_the_last_line_without_newline(mini):
+def test_an_anchor_on_the_last_line_without_newline(mini: Path) -> None:
     (mini / "src/main.py").write_bytes(b"from run import run")
     install(mini)
     assert (mini / "src/main.py").read_bytes().startswith(b"from run import run\n" + HOOK.encode())
@@ -229,17 +236,21 @@ def test_an_anchor_on_the_last_line_without_newline(mini):
 
 
 @pytest.mark.skipif(not hasattr(os, "symlink"), reason="no symbolic links here")
-def test_a_symbolic_link_stays_one(mini, tmp_path):
+def test_a_symbolic_link_stays_one(mini: Path, tmp_path: Path) -> None:
     target = tmp_path / "shared_main.py"
     (mini / "src/main.py").rename(target)
     (mini / "src/main.py").symlink_to(target)
     install(mini)
-    assert (mini / "src/main.py").is_symlink() and HOOK in target.read_text()
+    assert (mini / "src/main.py").is_symlink()
+    assert HOOK in target.read_text()
     uninstall(mini)
-    assert (mini / "src/main.py").is_symlink() and target.read_text() == MINI["src/main.py"]
+    assert (mini / "src/main.py").is_symlink()
+    assert target.read_text() == MINI["src/main.py"]
 
 
-def test_the_edits_of_an_older_version_are_undone(mini, envs, monkeypatch):
+def test_the_edits_of_an_older_version_are_undone(
+    mini: Path, envs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = tree_hash(mini)
     old = installer.Patch("src/main.py", "why", True, (installer.Edit("import sys", "import sys  # v0"),))
     with monkeypatch.context() as patch:
@@ -257,7 +268,9 @@ def test_the_edits_of_an_older_version_are_undone(mini, envs, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [None, b"no json", b"[]", b'{"edits": [1]}'])
-def test_a_lost_or_broken_record_does_not_hinder_uninstall(mini, envs, content):
+def test_a_lost_or_broken_record_does_not_hinder_uninstall(
+    mini: Path, envs: Path, content: bytes | None
+) -> None:
     before = tree_hash(mini)
     install(mini, envs)
     if content is None:
@@ -269,7 +282,7 @@ def test_a_lost_or_broken_record_does_not_hinder_uninstall(mini, envs, content):
     assert tree_hash(mini) == before
 
 
-def test_uninstall_points_to_a_hook_that_was_edited_by_hand(mini):
+def test_uninstall_points_to_a_hook_that_was_edited_by_hand(mini: Path) -> None:
     install(mini)
     main = mini / "src/main.py"
     main.write_text(main.read_text().replace("# FairTest:", "# my words:"))
@@ -279,7 +292,7 @@ def test_uninstall_points_to_a_hook_that_was_edited_by_hand(mini):
 # --- forks and refusals -----------------------------------------------------------------------------
 
 
-def test_a_fork_whose_other_files_differ_gets_the_hook_alone(mini):
+def test_a_fork_whose_other_files_differ_gets_the_hook_alone(mini: Path) -> None:
     (mini / "src/envs/__init__.py").write_text("REGISTRY = {}\n")
     (mini / "src/envs/pz_wrapper.py").unlink()
     before = tree_hash(mini)
@@ -303,7 +316,7 @@ def test_a_fork_whose_other_files_differ_gets_the_hook_alone(mini):
         "from run import run\nif True:\n    pass\nfrom run import run\n",
     ],
 )
-def test_a_hook_without_a_place_is_refused_and_nothing_is_changed(mini, envs, main):
+def test_a_hook_without_a_place_is_refused_and_nothing_is_changed(mini: Path, envs: Path, main: str) -> None:
     (mini / "src/main.py").write_text(main)
     before = tree_hash(mini)
     with pytest.raises(FairTestError) as refusal:
@@ -314,19 +327,19 @@ def test_a_hook_without_a_place_is_refused_and_nothing_is_changed(mini, envs, ma
     assert known_checkout() is None
 
 
-def test_a_file_of_the_user_is_never_overwritten(mini, envs):
+def test_a_file_of_the_user_is_never_overwritten(mini: Path, envs: Path) -> None:
     mine = mini / "src/config/envs/fairtest_tag.yaml"
     mine.write_bytes(b"mine: true\n")
     before = tree_hash(mini)
     assert statuses(state(mini, envs))["src/config/envs/fairtest_tag.yaml"] == "not applicable"
-    with pytest.raises(FairTestError, match="fairtest_tag.yaml"):
+    with pytest.raises(FairTestError, match=r"fairtest_tag\.yaml"):
         install(mini, envs)
     assert tree_hash(mini) == before
     uninstall(mini, envs)
     assert tree_hash(mini) == before
 
 
-def test_settings_that_the_user_changed_after_installing_are_kept(mini, envs):
+def test_settings_that_the_user_changed_after_installing_are_kept(mini: Path, envs: Path) -> None:
     install(mini, envs)
     mine = mini / "src/config/envs/fairtest_tag.yaml"
     mine.write_bytes(b"mine: true\n")
@@ -337,7 +350,7 @@ def test_settings_that_the_user_changed_after_installing_are_kept(mini, envs):
     assert "fairtest_tag.yaml" in report.headline
 
 
-def test_a_checkout_without_a_folder_for_settings_still_gets_the_hook(mini, envs):
+def test_a_checkout_without_a_folder_for_settings_still_gets_the_hook(mini: Path, envs: Path) -> None:
     shutil.rmtree(mini / "src/config")
     report = install(mini, envs)
     assert report.state == "installed"
@@ -347,13 +360,15 @@ def test_a_checkout_without_a_folder_for_settings_still_gets_the_hook(mini, envs
 
 @pytest.mark.parametrize("action", [install, uninstall])
 @pytest.mark.parametrize("failing_write", [1, 2, 3])
-def test_a_write_that_fails_midway_is_rolled_back(mini, envs, monkeypatch, action, failing_write):
+def test_a_write_that_fails_midway_is_rolled_back(
+    mini: Path, envs: Path, monkeypatch: pytest.MonkeyPatch, action: Callable[..., Report], failing_write: int
+) -> None:
     if action is uninstall:
         install(mini, envs)
     before = tree_hash(mini)
     replace, calls = os.replace, []
 
-    def fail_once(source, target):
+    def fail_once(source: str, target: str) -> None:
         calls.append(target)
         if len(calls) == failing_write:
             raise OSError(28, "No space left on device")
@@ -365,11 +380,13 @@ def test_a_write_that_fails_midway_is_rolled_back(mini, envs, monkeypatch, actio
     assert tree_hash(mini) == before
 
 
-def test_a_disk_that_stays_broken_is_rolled_back_in_place(mini, envs, monkeypatch):
+def test_a_disk_that_stays_broken_is_rolled_back_in_place(
+    mini: Path, envs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = tree_hash(mini)
     replace, calls = os.replace, []
 
-    def fail_from_the_second(source, target):
+    def fail_from_the_second(source: str, target: str) -> None:
         calls.append(target)
         if len(calls) >= 2:
             raise OSError(28, "No space left on device")
@@ -381,11 +398,13 @@ def test_a_disk_that_stays_broken_is_rolled_back_in_place(mini, envs, monkeypatc
     assert tree_hash(mini) == before
 
 
-def test_an_interrupt_midway_is_rolled_back_too(mini, envs, monkeypatch):
+def test_an_interrupt_midway_is_rolled_back_too(
+    mini: Path, envs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = tree_hash(mini)
     replace, calls = os.replace, []
 
-    def interrupt(source, target):
+    def interrupt(source: str, target: str) -> None:
         calls.append(target)
         if len(calls) == 2:
             raise KeyboardInterrupt
@@ -397,7 +416,9 @@ def test_an_interrupt_midway_is_rolled_back_too(mini, envs, monkeypatch):
     assert tree_hash(mini) == before
 
 
-def test_a_folder_that_may_not_be_written_is_refused_before_anything_is_changed(mini, envs, monkeypatch):
+def test_a_folder_that_may_not_be_written_is_refused_before_anything_is_changed(
+    mini: Path, envs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = tree_hash(mini)
     folder = mini / "src/envs"
     folder.chmod(0o555)
@@ -414,7 +435,7 @@ def test_a_folder_that_may_not_be_written_is_refused_before_anything_is_changed(
     assert tree_hash(mini) == before
 
 
-def test_what_is_no_checkout_is_refused_with_value_rule_and_next_step(tmp_path, mini):
+def test_what_is_no_checkout_is_refused_with_value_rule_and_next_step(tmp_path: Path, mini: Path) -> None:
     (tmp_path / "empty").mkdir()
     cases = {
         tmp_path / "nowhere": "does not exist",
@@ -426,37 +447,39 @@ def test_what_is_no_checkout_is_refused_with_value_rule_and_next_step(tmp_path, 
         for action in (install, state, uninstall):
             with pytest.raises(FairTestError) as refusal:
                 action(path)
-            assert reason in str(refusal.value) and str(path) in str(refusal.value)
+            assert reason in str(refusal.value)
+            assert str(path) in str(refusal.value)
             assert "src/runners/__init__.py" in str(refusal.value)
 
 
 # --- which checkout ---------------------------------------------------------------------------------
 
 
-def test_install_remembers_the_checkout_and_uninstall_forgets_it(mini, tmp_path):
+def test_install_remembers_the_checkout_and_uninstall_forgets_it(mini: Path, tmp_path: Path) -> None:
     assert known_checkout() is None
     install(mini)
     register = tmp_path / "xdg/fairtest/checkout.json"
     assert json.loads(register.read_text()) == {"checkout": str(mini.resolve())}
     assert known_checkout() == mini.resolve()
     uninstall(mini)
-    assert known_checkout() is None and not register.exists()
+    assert known_checkout() is None
+    assert not register.exists()
 
 
-def test_forgetting_another_checkout_leaves_the_registered_one(mini, tmp_path):
+def test_forgetting_another_checkout_leaves_the_registered_one(mini: Path, tmp_path: Path) -> None:
     remember(mini)
     forget(tmp_path)
     assert known_checkout() == mini.resolve()
 
 
-def test_a_registered_checkout_that_vanished_counts_as_none(mini):
+def test_a_registered_checkout_that_vanished_counts_as_none(mini: Path) -> None:
     remember(mini)
     shutil.rmtree(mini)
     assert known_checkout() is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"checkout": 3}', b"\xff"])
-def test_a_broken_register_counts_as_empty(tmp_path, mini, content):
+def test_a_broken_register_counts_as_empty(tmp_path: Path, mini: Path, content: bytes) -> None:
     (tmp_path / "xdg/fairtest").mkdir(parents=True)
     (tmp_path / "xdg/fairtest/checkout.json").write_bytes(content)
     assert known_checkout() is None
@@ -464,24 +487,30 @@ def test_a_broken_register_counts_as_empty(tmp_path, mini, content):
     assert known_checkout() == mini.resolve()
 
 
-def test_the_environment_variable_wins_and_must_be_a_checkout(mini, tmp_path, monkeypatch):
+def test_the_environment_variable_wins_and_must_be_a_checkout(
+    mini: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EPYMARL_HOME", str(mini))
     assert known_checkout() == mini.resolve()
     monkeypatch.setenv("EPYMARL_HOME", str(tmp_path / "wrong"))
     with pytest.raises(FairTestError) as refusal:
         known_checkout()
-    assert "EPYMARL_HOME" in str(refusal.value) and str(tmp_path / "wrong") in str(refusal.value)
+    assert "EPYMARL_HOME" in str(refusal.value)
+    assert str(tmp_path / "wrong") in str(refusal.value)
     assert "src/main.py" in str(refusal.value)
 
 
-def test_an_unwritable_register_does_not_undo_an_installation(mini, tmp_path, monkeypatch):
+def test_an_unwritable_register_does_not_undo_an_installation(
+    mini: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
     report = install(mini)
-    assert report.state == "installed" and "EPYMARL_HOME" in report.headline
+    assert report.state == "installed"
+    assert "EPYMARL_HOME" in report.headline
 
 
-def test_is_checkout_asks_for_every_mark(mini):
+def test_is_checkout_asks_for_every_mark(mini: Path) -> None:
     assert is_checkout(mini)
     for mark in registry.MARKS:
         data = (mini / mark).read_bytes()
@@ -500,7 +529,7 @@ def run_cli(*words: str) -> int:
     return args.func(args)
 
 
-def test_the_command_installs_checks_and_uninstalls(mini, capsys):
+def test_the_command_installs_checks_and_uninstalls(mini: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = tree_hash(mini)
     assert run_cli(str(mini), "--check") == 1
     assert run_cli(str(mini)) == 0
@@ -550,7 +579,7 @@ assert len(rewards) == 3
 """
 
 
-def test_an_installed_checkout_imports_its_environments_without_smaclite(real):
+def test_an_installed_checkout_imports_its_environments_without_smaclite(real: Path) -> None:
     src = real / "src"
     assert "smaclite" in run_in(src, WITHOUT_SMACLITE + "import envs").stderr, "stock EPyMARL is broken"
     install(real)
@@ -558,14 +587,14 @@ def test_an_installed_checkout_imports_its_environments_without_smaclite(real):
     assert done.returncode == 0, done.stderr
 
 
-def test_an_installed_checkout_makes_mpe_environments(real):
+def test_an_installed_checkout_makes_mpe_environments(real: Path) -> None:
     pytest.importorskip("pettingzoo")
     install(real)
     done = run_in(real / "src", MAKE_MPE)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_helpers_do_the_same_for_an_unedited_checkout(real):
+def test_the_helpers_do_the_same_for_an_unedited_checkout(real: Path) -> None:
     pytest.importorskip("pettingzoo")
     before = tree_hash(real)
     activate = (
@@ -612,7 +641,7 @@ from epymarl_fairtest.host import mpe2_bridge
 """
 
 
-def test_the_bridge_gives_mpe2s_own_module_under_the_old_name(tmp_path):
+def test_the_bridge_gives_mpe2s_own_module_under_the_old_name(tmp_path: Path) -> None:
     see = fake_packages(
         tmp_path, "pettingzoo/__init__.py", "mpe2/__init__.py", "mpe2/simple_new_v7.py", "mpe2/deep/inner.py"
     )
@@ -644,7 +673,7 @@ def test_the_bridge_gives_mpe2s_own_module_under_the_old_name(tmp_path):
     ],
     ids=["pettingzoo has MPE", "no mpe2", "no pettingzoo", "neither"],
 )
-def test_the_bridge_stays_out_of_the_way(tmp_path, files):
+def test_the_bridge_stays_out_of_the_way(tmp_path: Path, files: tuple[str, ...]) -> None:
     code = fake_packages(tmp_path, *files) + (
         "before = list(sys.meta_path)\n"
         "assert mpe2_bridge.activate() is False and sys.meta_path == before\n"
@@ -657,7 +686,7 @@ def test_the_bridge_stays_out_of_the_way(tmp_path, files):
     assert done.returncode == 0, done.stderr
 
 
-def test_a_present_smaclite_is_left_alone(tmp_path):
+def test_a_present_smaclite_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "smaclite.py").write_text("real = True\n")
     code = (
         "from epymarl_fairtest.host import smaclite_guard\n"
@@ -669,7 +698,7 @@ def test_a_present_smaclite_is_left_alone(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_smaclite_stub_bears_being_looked_at(tmp_path):
+def test_the_smaclite_stub_bears_being_looked_at(tmp_path: Path) -> None:
     code = (
         "from epymarl_fairtest.host import smaclite_guard\n"
         "if not smaclite_guard.is_missing(): raise SystemExit(0)\n"

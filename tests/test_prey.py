@@ -111,7 +111,8 @@ def test_a_compiled_kernel_may_reorder_as_it_likes(prey: Prey) -> None:
 def test_batched_equals_single(prey: Prey) -> None:
     rows = observations(2000)
     actions = prey.actions(rows)
-    assert actions.dtype == np.int64 and actions.shape == (2000,)
+    assert actions.dtype == np.int64
+    assert actions.shape == (2000,)
     assert actions.tolist() == [prey.act(row) for row in rows]
     assert set(actions.tolist()) >= {1, 2, 3, 4}
 
@@ -124,7 +125,8 @@ def test_ties_go_to_the_lowest_action() -> None:
 def test_weights_lie_on_the_grid(prey: Prey) -> None:
     for name, shape in SHAPES.items():
         array = getattr(prey, name)
-        assert array.shape == shape and array.dtype == np.float64
+        assert array.shape == shape
+        assert array.dtype == np.float64
         assert np.array_equal(array * WEIGHT_SCALE, np.rint(array * WEIGHT_SCALE))
         assert np.abs(array).max() <= WEIGHT_BOUND
 
@@ -230,5 +232,6 @@ def test_ours_is_caught_far_less_and_stays(trainer: ModuleType, prey: Prey) -> N
     still, _, _ = trainer.measure(lambda _: 0, 60, 500)
     ours, mean, greatest = trainer.measure(prey.act, 60, 500)
     assert ours < 0.25 * still
-    assert mean < 1.0 and greatest < 3.0
+    assert mean < 1.0
+    assert greatest < 3.0
     assert (ours, mean, greatest) == trainer.measure(prey.act, 60, 500)

@@ -75,7 +75,7 @@ class Worlds:
         """One step of mpe2's world for actions [B, 4]."""
         delta = self.pos[:, :4, None] - self.pos[:, None]
         dist = np.sqrt((delta**2).sum(axis=3))
-        dist[:, np.arange(4), np.arange(4)] = np.inf
+        dist[:, range(4), range(4)] = np.inf
         push = 100.0 * np.logaddexp(0.0, (SIZES[:4, None] + SIZES - dist) / 1e-3) * 1e-3
         force = DIRECTIONS[actions] * ACCEL[:, None] + ((push / dist)[..., None] * delta).sum(axis=2)
         self.pos[:, :4] += self.vel * 0.1
@@ -90,8 +90,7 @@ class Worlds:
         dist = np.linalg.norm(self.pos[:, :3] - self.pos[:, PREY, None], axis=2)
         away = np.abs(self.pos[:, PREY])
         fence = np.where(away < 1, np.maximum(0, away - 0.9) * 10, np.minimum(np.exp(2 * away - 2), 10))
-        reward = -10.0 * (dist < 0.125).sum(axis=1) - fence.sum(axis=1)
-        reward += 0.2 * np.minimum(dist.min(axis=1), 1.0)
+        reward = -10.0 * (dist < 0.125).sum(axis=1) - fence.sum(axis=1) + 0.2 * dist.min(axis=1).clip(max=1.0)
         self.age += 1
         return reward, self.age >= EPISODE
 
@@ -155,7 +154,8 @@ def train(steps: int, seed: int, batch: int = 256, horizon: int = 32) -> dict[st
         if k % max(1, rounds // 20) == 0 or k == rounds - 1:
             mean, spent = 10 * rewards.mean().item(), time.time() - start
             print(f"round {k + 1}/{rounds}  reward per step {mean:.3f}  {spent:.0f} s", flush=True)
-    return {name: to_grid(p.detach().numpy().T).copy() for name, p in zip(SHAPES, actor.parameters())}
+    trained = zip(SHAPES, actor.parameters(), strict=True)
+    return {name: to_grid(p.detach().numpy().T).copy() for name, p in trained}
 
 
 def measure(choose: Callable[[np.ndarray], int], episodes: int, seed: int) -> tuple[float, float, float]:
@@ -171,7 +171,7 @@ def measure(choose: Callable[[np.ndarray], int], episodes: int, seed: int) -> tu
         for _ in range(EPISODE):
             delta = np.array([prey.state.p_pos - hunter.state.p_pos for hunter in hunters])
             moves = toward(delta, np.abs(delta[:, 0]) > np.abs(delta[:, 1]))
-            actions = {hunter.name: int(move) for hunter, move in zip(hunters, moves)}
+            actions = {hunter.name: int(move) for hunter, move in zip(hunters, moves, strict=True)}
             env.step({**actions, prey.name: choose(raw.scenario.observation(prey, raw.world))})
             caught += any(raw.scenario.is_collision(prey, hunter) for hunter in hunters)
             places.append(np.linalg.norm(prey.state.p_pos))

@@ -17,10 +17,12 @@ from epymarl_fairtest.tasks.base import Allocation, Task
 
 def flat(observations: Sequence[Any], size: int) -> NDArray[np.float32]:
     """Per-agent observations as rows of `size` numbers, padded with zeros on the right."""
-    rows = np.zeros((len(observations), size), np.float32)
-    for row, observation in zip(rows, observations, strict=True):
-        values = np.asarray(observation, np.float32).ravel()
-        row[: values.size] = values
+    values = [np.asarray(observation, np.float32).ravel() for observation in observations]
+    if all(len(row) == size for row in values):
+        return np.array(values)
+    rows = np.zeros((len(values), size), np.float32)
+    for row, seen in zip(rows, values, strict=True):
+        row[: len(seen)] = seen
     return rows
 
 
@@ -36,7 +38,7 @@ class BareWorld:
         self.done = False
 
     def reset(self, seed: int) -> None:
-        observations, _ = self._env.reset(seed=seed)
+        observations, _ = self._task.reset(self._env, seed)
         self._begin(observations, 0)
 
     def restore(self, state: NDArray[np.float64], step: int) -> None:

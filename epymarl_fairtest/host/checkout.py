@@ -6,6 +6,7 @@ Knows where a checkout is and how to tell one; never changes it.
 import json
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from epymarl_fairtest.errors import FairTestError
@@ -91,10 +92,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 def _keep_owner_and_mode(old: Path, new: Path) -> None:
     status = old.stat()
     if hasattr(os, "chown"):
-        try:  # matters when root installs into somebody's checkout
+        with suppress(PermissionError):  # matters when root installs into somebody's checkout
             os.chown(new, status.st_uid, status.st_gid)
-        except PermissionError:
-            pass
     os.chmod(new, status.st_mode & 0o7777)
 
 

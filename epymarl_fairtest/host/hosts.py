@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 
 class Host:
     """One loaded training framework of the EPyMARL family."""
@@ -36,7 +38,7 @@ class Host:
 
     @staticmethod
     def ended(result: tuple[Any, ...]) -> bool:
-        """Is the episode over, by what the host's wrapper returned from `step`?"""
+        """Is the episode over, by what the environment inside the host's wrapper returned from `step`?"""
         raise NotImplementedError
 
 
@@ -58,7 +60,7 @@ class Epymarl(Host):
 
     @staticmethod
     def ended(result: tuple[Any, ...]) -> bool:
-        return bool(result[2] or result[3])
+        return bool(np.all(result[2]) or result[3])
 
 
 class PymarlZoo(Host):
@@ -76,7 +78,7 @@ class PymarlZoo(Host):
 
     @staticmethod
     def ended(result: tuple[Any, ...]) -> bool:
-        return bool(result[1])
+        return bool(np.all(result[2]))
 
 
 def loaded_hosts() -> list[Host]:

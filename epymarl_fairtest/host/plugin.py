@@ -332,7 +332,7 @@ class Plugin:
             subject, self.settings, folder, seed=self._seed, command=" ".join(sys.argv), terminal=on_terminal()
         )
         self._log(summary, folder.path, runner.t_env)
-        self._say("the team was tested\n" + summary_table(summary, folder.path))
+        print(summary_table(summary, folder.path), flush=True)  # not logged: loggers fold long lines
 
     def _training_episodes(self) -> list[TrainingEpisode]:
         """This training's pool, or the one saved beside a loaded checkpoint."""

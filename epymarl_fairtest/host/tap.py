@@ -13,7 +13,7 @@ from epymarl_fairtest.engine.world import flat
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.tasks import resolve_allocation, task_for
-from epymarl_fairtest.tasks.base import Allocation, Task, env_reward
+from epymarl_fairtest.tasks.base import Allocation, Task, env_reward, wrappers
 
 CARRIED = "fairtest_rewards"
 """The key under which a parallel runner's worker carries the allocation to the parent in `info`."""
@@ -108,32 +108,42 @@ class TappedConnection:
 
 
 class HostWorld:
-    """One of the host's wrappers as a world of the engine."""
+    """One of the host's wrappers as a world of the engine.
+
+    It steps what the wrapper wraps (every inner wrapper included) and leaves out only what the wrapper
+    itself does on top: summing the rewards we need apart, and padding with `np.pad`, a third of a step.
+    """
 
     def __init__(self, wrapper: Any, task: Task, host: Host, allocation: str) -> None:
-        self._wrapper, self._task, self._host = wrapper, task, host
-        self._tap = insert_tap(wrapper, allocation)
-        self.obs: NDArray[np.float32] = np.zeros((task.n_agents, wrapper.get_obs_size()), np.float32)
-        self.reward = self._tap.reward
+        self._env, self._task, self._host = wrapper._env, task, host
+        self._inner = wrappers(wrapper._env)[-1]  # found once, not at every read
+        self._allocation = resolve_allocation(task, allocation)
+        self._obs_size = int(wrapper.get_obs_size())
+        self.obs: NDArray[np.float32] = np.zeros((task.n_agents, self._obs_size), np.float32)
+        self.reward: NDArray[np.float64] = np.zeros(task.n_agents)
         self.done = False
 
     def reset(self, seed: int) -> None:
-        self._wrapper.reset(seed=seed)
-        self._begin()
+        observations, _ = self._task.reset(self._env, seed)
+        self._see(observations)
+        self.done = False
 
     def restore(self, state: NDArray[np.float64], step: int) -> None:
-        self._task.write(self._wrapper._env, state, step)
-        seen = flat(self._task.observe(self._wrapper._env), self.obs.shape[1])
-        self._wrapper._obs = list(seen)
-        self._begin()
-
-    def _begin(self) -> None:
-        self.obs, self.done = np.asarray(self._wrapper.get_obs(), np.float32), False
+        self._task.write(self._env, state, step)
+        self._see(self._task.observe(self._env))
+        self.done = False
 
     def step(self, actions: NDArray[np.int16]) -> None:
-        result = self._wrapper.step(actions)
-        self.obs = np.asarray(self._wrapper.get_obs(), np.float32)
-        self.reward, self.done = self._tap.reward, self._host.ended(result)
+        result = self._env.step(actions.tolist())
+        reward = np.asarray(result[1], np.float64)
+        if reward.ndim != 1:
+            raise scalar_reward(self._env)
+        self._see(result[0])
+        self.reward = reward if self._allocation is env_reward else self._allocation(self.state(), reward)
+        self.done = self._host.ended(result)
+
+    def _see(self, observations: Any) -> None:
+        self.obs = flat(observations, self._obs_size)
 
     def state(self) -> NDArray[np.float64]:
-        return self._task.read(self._wrapper._env)
+        return self._task.read(self._inner)

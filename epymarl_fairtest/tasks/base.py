@@ -55,6 +55,10 @@ class Task(ABC):
     def positions(self, states: Array) -> Array:
         """Positions of the agents under test: states (..., state_size) to (..., n_agents, 2)."""
 
+    def reset(self, env: Any, seed: int) -> Any:
+        """Start the episode of `seed`: always the same one, whatever `env` played before."""
+        return env.reset(seed=seed)
+
     def observe(self, env: Any) -> list[NDArray[np.float32]]:
         """What each agent under test sees now, flat, as the environment's own reset would return it."""
         raise NotImplementedError(f"task {self.name} cannot be restored")
@@ -93,9 +97,9 @@ def wrappers(env: Any) -> list[Any]:
 
 
 def set_clocks(chain: list[Any], step: int) -> None:
-    """Let every wrapper that counts steps or insists on a reset believe that it has seen `step` steps."""
+    """Let every wrapper that counts believe in `step` steps. Call it before writing: it may have to reset."""
+    if any(not getattr(layer, "_has_reset", True) for layer in chain):
+        chain[0].reset()  # gymnasium's checkers remember their first observation and cannot do without
     for layer in chain:
         if hasattr(layer, "_elapsed_steps"):
             layer._elapsed_steps = step
-        if hasattr(layer, "_has_reset"):
-            layer._has_reset = True

@@ -18,7 +18,22 @@ def _simulator(chain: list[Any]) -> Any | None:
     """lbforaging's environment, or the older copy that PyMARLzoo+ carries."""
     inner = chain[-1]
     needed = ("field", "players", "max_num_food", "_gen_valid_moves", "_make_gym_obs")
-    return inner if type(inner).__name__ == "ForagingEnv" and all(hasattr(inner, n) for n in needed) else None
+    named = any(cls.__name__ == "ForagingEnv" for cls in type(inner).__mro__)
+    return inner if named and all(hasattr(inner, name) for name in needed) else None
+
+
+def _forget(inner: Any) -> None:
+    """Take the players off the field: upstream's reset does not spawn a player where one stood before,
+    so the episode of a seed would depend on how the episode before it ended."""
+    for player in inner.players:
+        player.position = None
+
+
+def _food_slots(field: NDArray[np.int32], slots: int) -> list[int]:
+    """row, col, level of the food in row-major order, then -1, -1, 0 for empty slots."""
+    rows, cols = (where.tolist() for where in np.nonzero(field))
+    values = [n for row, col in zip(rows, cols, strict=True) for n in (row, col, int(field[row, col]))]
+    return values + [-1, -1, 0] * (slots - len(rows))
 
 
 class ForagingTask(Task):
@@ -49,17 +64,15 @@ class ForagingTask(Task):
             raise FairTestError(f"{chain[0]} holds no lbforaging ForagingEnv; task foraging needs one.")
         return found
 
+    def reset(self, env: Any, seed: int) -> Any:
+        _forget(self._simulator(wrappers(env)))
+        return env.reset(seed=seed)
+
     def read(self, env: Any) -> Array:
         inner = self._simulator(wrappers(env))
-        state = np.empty(self.state_size)
-        players, food = self.players(state), self.food(state)
-        for row, player in zip(players, inner.players, strict=True):
-            row[:] = (*player.position, player.level)
-        food[:] = (-1, -1, 0)
-        lies = np.nonzero(inner.field)
-        food[: len(lies[0])] = np.stack([*lies, inner.field[lies]], axis=1)
-        state[-1] = inner._food_spawned
-        return state
+        values = _food_slots(inner.field, self.slots)
+        standing = [number for player in inner.players for number in (*player.position, player.level)]
+        return np.array([*standing, *values, inner._food_spawned], np.float64)
 
     def positions(self, states: Array) -> Array:
         return self.players(states)[..., :2]
@@ -81,6 +94,7 @@ class ForagingTask(Task):
     def write(self, env: Any, state: Array, step: int) -> None:
         chain = wrappers(env)
         inner = self._simulator(chain)
+        set_clocks(chain, step)
         inner.field = np.zeros((self.rows, self.cols), np.int32)
         for row, col, level in self.food(state).astype(np.int64).tolist():
             if level > 0:
@@ -94,7 +108,6 @@ class ForagingTask(Task):
         inner._food_spawned = int(state[-1])
         inner._game_over = bool(inner.field.sum() == 0 or inner._max_episode_steps <= step)
         inner._gen_valid_moves()
-        set_clocks(chain, step)
 
     def perturb(self, states: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
         """Rounded to cells and kept inside the field.
@@ -124,6 +137,26 @@ def make_foraging_env(**settings: Any) -> Any:
         from lbforaging.foraging.environment import ForagingEnv
     except ImportError as error:
         raise FairTestError("lbforaging is not installed: run `pip install lbforaging`.") from error
+
+    class LeanForagingEnv(ForagingEnv):  # in here: importing lbforaging takes a while
+        """Upstream's rules; a reset forgets the last episode, and observations cost a tenth."""
+
+        def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+            _forget(self)
+            return super().reset(seed=seed, options=options)
+
+        def _make_gym_obs(self) -> Any:
+            if self._grid_observation or not self._observe_agent_levels or self.sight < max(self.field_size):
+                return super()._make_gym_obs()
+            # Everybody sees everything: the food, then oneself, then the others in their order.
+            food = _food_slots(self.field, self.max_num_food)
+            standing = [[*player.position, player.level] for player in self.players]
+            seen = []
+            for me, own in enumerate(standing):
+                others = [n for i, other in enumerate(standing) if i != me for n in other]
+                seen.append(np.array(food + own + others, np.float32))
+            return tuple(seen)
+
     defaults = {
         "players": 3,
         "min_player_level": [1, 1, 2],
@@ -136,4 +169,4 @@ def make_foraging_env(**settings: Any) -> Any:
         "max_episode_steps": 50,
         "force_coop": False,
     }
-    return ForagingEnv(**{**defaults, **settings})
+    return LeanForagingEnv(**{**defaults, **settings})

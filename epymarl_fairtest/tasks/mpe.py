@@ -107,6 +107,7 @@ class MpeTask(Task):
         chain = wrappers(env)
         inner = self._simulator(chain)
         world = inner.world
+        set_clocks(chain, step)
         moving, resting = self.everyone(state), self.landmarks(state)
         for agent, body in zip(world.agents, moving, strict=True):
             # Copies: the simulator moves positions in place.
@@ -115,7 +116,6 @@ class MpeTask(Task):
         for landmark, place in zip(world.landmarks, resting, strict=True):
             landmark.state.p_pos, landmark.state.p_vel = place.copy(), np.zeros(world.dim_p)
         _revive(inner, step)
-        set_clocks(chain, step)
         _remind(chain, inner)
 
     def perturb(self, states: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:

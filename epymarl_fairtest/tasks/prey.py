@@ -68,9 +68,8 @@ class Prey:
                     f"{source}: '{name}' is not made of multiples of 2^-10 within +-8; "
                     "pass it through epymarl_fairtest.tasks.prey.to_grid and save it again."
                 )
-        self.w1, self.b1, self.w2, self.b2, self.w3, self.b3 = (
-            np.ascontiguousarray(weights[name]) for name in SHAPES
-        )
+        ready = (np.ascontiguousarray(weights[name]) for name in SHAPES)
+        self.w1, self.b1, self.w2, self.b2, self.w3, self.b3 = ready
 
     @classmethod
     def load(cls, path: str | Path | None = None) -> Prey:
