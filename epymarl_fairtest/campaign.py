@@ -7,44 +7,77 @@ the engine, the disk or the budget. When the budget is used up, the campaign clo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from epymarl_fairtest import rng
+from epymarl_fairtest.config import Settings
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.episode import Episodes, Tests
-from epymarl_fairtest.fairness import Verdict, jfi, judge, totals
+from epymarl_fairtest.fairness import INDICES, Verdict, judge, totals
 from epymarl_fairtest.ledger import ACCOUNTINGS, Ledger
 from epymarl_fairtest.metrics import Tally
+from epymarl_fairtest.pool import TrainingEpisode
 from epymarl_fairtest.tasks.base import Task
 
 
 @dataclass(frozen=True)
 class Request:
-    """Tests to execute, and why: the purpose decides how the ledger charges them."""
+    """Tests to execute, and why: the purpose decides how the ledger charges them.
 
-    tests: Tests
+    Without tests nothing is executed, `charge` episodes are charged, and nothing is told.
+    """
+
+    tests: Tests | None
     purpose: str
+    charge: int = 0
 
 
 @dataclass(frozen=True)
 class Context:
-    """All a strategy may know."""
+    """All a strategy may know, and where it leaves what the report should say about it."""
 
     task: Task
+    settings: Settings
     seed: int
     theta: float
-    state_size: int
-    limit: int
-    batch: int
+    n_actions: int
+    pool: Sequence[TrainingEpisode] = ()
+    notes: dict[str, Any] = field(default_factory=dict)
+    warn: Callable[[str], None] = warnings.warn
+
+    def generator(self, *names: str | int) -> np.random.Generator:
+        """Randomness of its own for one purpose of this method."""
+        return rng.named(self.seed, self.settings.method, *names)
+
+    def index(self, received: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The fairness index that verdicts are made of; NaN where it is undefined."""
+        return INDICES[self.settings.index](received)
+
+    @property
+    def stochastic(self) -> bool:
+        """Does the team explore when it is tested?"""
+        return self.settings.execution != "greedy" and (
+            self.settings.execution != "epsilon_greedy" or self.settings.epsilon > 0
+        )
+
+    def note(self, name: str, value: Any) -> None:
+        self.notes[name] = value
+
+    def count(self, name: str, number: int) -> None:
+        self.notes[name] = self.notes.get(name, 0) + number
 
 
 Strategy = Generator[Request, Episodes, None]
 
 
 class Store(Protocol):
+    def load_batch(self, number: int) -> Episodes | None: ...
     def save_batch(self, number: int, purpose: str, episodes: Episodes, index: Any, failing: Any) -> None: ...
 
 
@@ -58,45 +91,58 @@ class Campaign:
         engine: Engine,
         store: Store,
         tally: Tally,
-        *,
-        budget: int,
-        accounting: str,
-        on_batch: Callable[[int, int], None] = lambda episodes, failures: None,
+        ledger: Ledger,
+        on_batch: Callable[[int], None] = lambda charged: None,
     ) -> None:
         self._strategy, self._context, self._engine, self._store = strategy, context, engine, store
-        self._budget, self._accounting, self._on_batch = budget, accounting, on_batch
-        self.tally, self.ledger = tally, Ledger()
+        self._budget, self._accounting = context.settings.budget, context.settings.accounting
+        self.tally, self.ledger, self._on_batch = tally, ledger, on_batch
+        self._batches = 0
 
     def run(self) -> None:
         asking = self._strategy(self._context)
-        number, told = 0, None
+        told: Any = None  # what a generator must be sent first
         try:
-            while self._left() > 0:
-                try:
-                    request = next(asking) if told is None else asking.send(told)
-                except StopIteration:
-                    break
-                told = self._execute(number, request)
-                number += 1
+            while True:
+                request = asking.send(told)
+                if self._is_charged(request) and self._left() <= 0:
+                    break  # what the accounting does not charge, the confirmation of splices, may still run
+                told = self._serve(request)
+        except StopIteration:
+            pass  # the strategy has nothing more to ask
         finally:
             asking.close()
 
     def _left(self) -> int:
         return self._budget - self.ledger.charged(self._accounting)
 
-    def _execute(self, number: int, request: Request) -> Episodes:
+    def _is_charged(self, request: Request) -> bool:
+        return request.purpose in ACCOUNTINGS[self._accounting]
+
+    def _serve(self, request: Request) -> Episodes | None:
+        if request.tests is None:
+            charge = min(request.charge, self._left()) if self._is_charged(request) else request.charge
+            self.ledger.charge(request.purpose, charge, 0)
+            self._on_batch(self.ledger.charged(self._accounting))
+            return None
         tests = request.tests
-        if request.purpose in ACCOUNTINGS[self._accounting] and len(tests) > self._left():
+        if self._is_charged(request) and len(tests) > self._left():
             tests = tests.take(slice(self._left()))
-        episodes = self._engine.execute(tests)
-        episodes.id = self.ledger.executed_episodes + np.arange(len(episodes), dtype=np.int64)
+        episodes = self._store.load_batch(self._batches)  # a resumed run has executed it already
+        known = episodes is not None
+        if episodes is None:
+            episodes = self._engine.execute(tests)
+            episodes.id = self.ledger.executed_episodes + np.arange(len(episodes), dtype=np.int64)
         self.ledger.charge(request.purpose, len(episodes), episodes.executed_steps())
-        index = jfi(totals(episodes.rewards))
+        index = self._context.index(totals(episodes.rewards))
         verdict = judge(index, self._context.theta)
-        failing = verdict == Verdict.UNFAIR
-        self._store.save_batch(number, request.purpose, episodes, index, failing)
-        self.tally.add(episodes, index, verdict)
-        self._on_batch(len(episodes), int(failing.sum()))
+        if not known:
+            self._store.save_batch(self._batches, request.purpose, episodes, index, verdict == Verdict.UNFAIR)
+        self._batches += 1
+        executed = np.arange(episodes.limit)[None, :, None] >= episodes.start_step[:, None, None]
+        suffix = self._context.index(totals(np.where(executed, episodes.rewards, 0.0)))
+        self.tally.add(episodes, index, verdict, suffix)
+        self._on_batch(self.ledger.charged(self._accounting))
         return episodes
 
 

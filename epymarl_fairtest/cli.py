@@ -85,6 +85,7 @@ def _run(args: argparse.Namespace) -> int:
         seed=chosen.seed or 0,
         command=" ".join(["fairtest", *sys.argv[1:]]),
         terminal=sys.stderr.isatty(),
+        warn=lambda message: print(f"fairtest: {message}", file=sys.stderr),
     )
     print(json.dumps(summary) if args.json else summary_table(summary, out))
     return 0

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.fairness import INDICES
 from epymarl_fairtest.files import shipped
 from epymarl_fairtest.ledger import ACCOUNTINGS
 
@@ -54,6 +55,16 @@ def one_of(*choices: str) -> Rule:
     return Rule("one of " + ", ".join(choices), lambda v: isinstance(v, str) and v in choices)
 
 
+def _objectives(value: Any) -> tuple[str, ...] | None:
+    """[f1, f3], "f1,f3", "[f1,f3]" (as sacred hands it over) or f0; None if it is anything else."""
+    if isinstance(value, str):
+        value = value.strip("[]() ").replace(" ", "").split(",")
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        return None
+    names = tuple(name for name in value if name not in ("", "f0"))
+    return names if set(names) <= {"f1", "f2", "f3"} and len(set(names)) == len(names) else None
+
+
 TEXT = Rule("text", lambda v: isinstance(v, str) and bool(v))
 OPTIONAL_TEXT = Rule("text or null", lambda v: v is None or (isinstance(v, str) and bool(v)))
 YES_NO = Rule("true or false", lambda v: isinstance(v, bool))
@@ -74,10 +85,21 @@ class Settings:
         "per-agent reward that fairness is judged on: env (what the environment pays), nearest_landmark"
         " (spread), prey_distance (tag), or package.module:function",
     )
-    theta: float | None = setting(
-        between(0, 1, open_low=True, optional=True),
-        "failure threshold: an episode is unfair if its fairness index does not exceed it",
+    index: str = setting(
+        one_of(*INDICES), "fairness index of what the agents received: Jain's, 1 - Gini, min/max, 1 - variation"
     )
+    theta: float | str | None = setting(
+        Rule(
+            "a number in (0, 1], auto, or null (the task's own, for jfi only)",
+            lambda v: v is None or v == "auto" or (_number(v) and 0 < v <= 1),
+        ),
+        "failure threshold: an episode is unfair if its index does not exceed it; auto takes it from random executions",
+    )
+    quantile: float = setting(
+        Rule("a number in (0, 1)", lambda v: _number(v) and 0 < v < 1),
+        "share of the random executions that theta=auto calls unfair",
+    )
+    calibration_episodes: int = setting(whole(20), "random executions that theta=auto looks at")
     budget: int = setting(whole(1), "episodes the method may spend, in the unit of `accounting`")
     accounting: str = setting(
         one_of(*ACCOUNTINGS), "what counts against the budget: strict (everything executed) or paper"
@@ -89,6 +111,38 @@ class Settings:
     temperature: float = setting(
         between(0, 1e6, open_low=True), "softmax temperature, in units of the median Q range of the step"
     )
+    rounds: int = setting(whole(1), "rounds of the search, each with a candidate pool of its own (R)")
+    generations: int = setting(whole(0), "generations per round (G)")
+    pool: int | None = setting(whole(2, optional=True), "candidates per round; null: from the budget")
+    select_ratio: float = setting(
+        between(0, 1, open_low=True), "share of the candidate pool that the prioritisation keeps (K = ratio * pool)"
+    )
+    offspring: int | None = setting(
+        whole(1, optional=True), "mutants executed per generation, whatever the ratio; null: from the budget"
+    )
+    crossover_ratio: float = setting(between(0, 10), "crossover children per generation, in units of `offspring`")
+    predictor_episodes: int | None = setting(
+        whole(0, optional=True), "random executions that train the predictor besides the training pool; null: pool / 3"
+    )
+    prioritise: bool = setting(YES_NO, "ParetoSelect on f2 and f3 (Algorithm 3); off keeps the first ones instead")
+    fill: str = setting(
+        one_of("crowding", "fronts"), "what fills the population behind the first front: Algorithm 3, or further fronts"
+    )
+    fitness: list[str] | str = setting(
+        Rule("any of f1, f2, f3, e.g. [f1, f3]; f0 for none", lambda v: _objectives(v) is not None),
+        "fitness functions that guide the search",
+    )
+    f3_temperature: float | str = setting(
+        Rule("a number above 0, or scaled", lambda v: v == "scaled" or (_number(v) and v > 0)),
+        "softmax temperature of f3; scaled is the median Q range, the paper's is 1",
+    )
+    parents: str = setting(one_of("tournament", "uniform"), "how parents are drawn from the population")
+    tournament: int = setting(whole(1), "episodes per tournament")
+    buckets: int = setting(whole(2), "one-hot buckets per fairness feature (B)")
+    d: float | None = setting(
+        between(0, 1e12, open_low=True, optional=True), "abstraction level; null: by out-of-bag AUC"
+    )
+    workers: int = setting(whole(1), "threads that grow the predictor's forest; the result does not depend on it")
     engine: str = setting(one_of("auto", "lockstep"), "what executes episodes")
     batch: int = setting(whole(1), "tests per batch of the random strategy")
     seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
@@ -106,6 +160,10 @@ class Settings:
     progress: bool = setting(YES_NO, "show a progress bar (only ever on a terminal)")
     out: str | None = setting(OPTIONAL_TEXT, "run folder; it must not exist yet")
 
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        return _objectives(self.fitness) or ()
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -119,9 +177,14 @@ def presets() -> list[str]:
 
 def settings(given: Mapping[str, Any], **defaults: Any) -> Settings:
     """The settings of a run: FairTest's defaults, `defaults`, the preset, then what the user gave."""
+    if not isinstance(given, Mapping):
+        raise FairTestError(
+            f"fairtest_args={given!r} is no set of settings; write fairtest_args.NAME=VALUE, for example"
+            " fairtest_args.budget=500."
+        )
     for name in given:
         if name not in FIELDS:
-            raise FairTestError(f"fairtest_args.{name} is not a setting.{nearest(name, FIELDS)}")
+            raise FairTestError(f"fairtest_args.{name} is not a setting.{nearest(str(name), FIELDS)}")
     values = {**_read(shipped("config") / "fairtest.yaml"), **defaults}
     preset = given.get("preset", values["preset"])
     if preset not in presets():
@@ -131,12 +194,19 @@ def settings(given: Mapping[str, Any], **defaults: Any) -> Settings:
         )
     values = {**values, **_read(shipped("config") / "presets" / f"{preset}.yaml"), **given, "preset": preset}
     for name, value in values.items():
+        if FIELDS[name].metadata["rule"] is YES_NO and isinstance(value, str):
+            values[name] = value = {"on": True, "true": True, "off": False, "false": False}.get(value.lower(), value)
         rule: Rule = FIELDS[name].metadata["rule"]
         if not rule.holds(value):
             raise FairTestError(
                 f"fairtest_args.{name}={value!r} is not allowed: {FIELDS[name].metadata['doc']}."
                 f" It must be {rule.allowed}."
             )
+    if values["index"] != "jfi" and values["theta"] is None:
+        raise FairTestError(
+            f"fairtest_args.index={values['index']!r} needs a threshold of its own: set theta to a number in (0, 1],"
+            " or to auto. The tasks' thresholds are for jfi."
+        )
     return Settings(**values)
 
 

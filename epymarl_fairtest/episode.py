@@ -124,6 +124,19 @@ class Tests:
         return Tests(**taken, prefix=None if prefix is None else prefix.take(rows))
 
 
+    @staticmethod
+    def concatenate(parts: Sequence[Tests]) -> Tests:
+        """One batch of several; all of them have forced actions and prefixes, or none has."""
+
+        def joined(name: str) -> Any:
+            values = [getattr(part, name) for part in parts]
+            if any(value is None for value in values):
+                return None
+            return Episodes.concatenate(values) if name == "prefix" else np.concatenate(values)
+
+        return Tests(**{f.name: joined(f.name) for f in fields(Tests)})
+
+
 def tests_from_seeds(
     seeds: NDArray[np.int64], streams: NDArray[np.uint64], state_size: int, operator: str = "seed"
 ) -> Tests:

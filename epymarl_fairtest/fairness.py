@@ -34,3 +34,36 @@ def judge(index: NDArray[np.float64], theta: float) -> NDArray[np.int8]:
     """A verdict per episode: unfair if and only if the index does not exceed theta."""
     verdict = np.where(index <= theta, Verdict.UNFAIR, Verdict.FAIR)
     return np.where(np.isnan(index), Verdict.UNDEFINED, verdict).astype(np.int8)
+
+
+def gini_index(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 minus the Gini coefficient, scaled so that a single receiver gets 0."""
+    x = np.asarray(x, dtype=np.float64)
+    gaps = np.abs(x[..., :, None] - x[..., None, :]).sum(axis=(-2, -1))
+    size = 2 * (x.shape[-1] - 1) * np.abs(x).sum(axis=-1)
+    return np.clip(1 - _ratio(gaps, size), 0, 1)
+
+
+def min_max_index(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What the agent with least received over what the one with most did, in size; 0 for mixed signs."""
+    x = np.asarray(x, dtype=np.float64)
+    size = np.abs(x)
+    mixed = (x > 0).any(axis=-1) & (x < 0).any(axis=-1)
+    return np.where(mixed, 0.0, _ratio(size.min(axis=-1), size.max(axis=-1)))
+
+
+def cv_index(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 minus the coefficient of variation over its largest value √(N-1) for rewards of one sign."""
+    x = np.asarray(x, dtype=np.float64)
+    nothing = (x == 0).all(axis=-1)
+    mean = np.abs(x.mean(axis=-1))
+    variation = np.divide(x.std(axis=-1), mean, out=np.full(mean.shape, np.inf), where=mean > 0)
+    return np.where(nothing, np.nan, np.clip(1 - variation / np.sqrt(x.shape[-1] - 1), 0, 1))
+
+
+def _ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(top, bottom, out=np.full(bottom.shape, np.nan), where=bottom > 0)
+
+
+INDICES = {"jfi": jfi, "gini": gini_index, "min_max": min_max_index, "cv": cv_index}
+"""The oracles. All lie in [0, 1], 1 is perfectly even, and NaN means that nobody received anything."""

@@ -18,20 +18,28 @@ QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 1.0)
 class Tally:
     """Takes judged batches one by one and keeps only what the summary needs."""
 
-    def __init__(self, task: Task, *, bins: int, distinct_distance: float) -> None:
-        self._task, self._bins, self._distance = task, bins, distinct_distance
-        self.evaluated = self.failures = self.undefined = self.distinct = 0
+    def __init__(self, task: Task, theta: float, *, bins: int, distinct_distance: float) -> None:
+        self._task, self._theta, self._bins, self._distance = task, theta, bins, distinct_distance
+        self.evaluated = self.failures = self.undefined = self.distinct = self.suffix_only = 0
         self._indices: list[NDArray[np.float64]] = []
         self._cells: set[int] = set()
         self._unique: set[bytes] = set()
         self._kept: dict[int, list[NDArray[np.float32]]] = {}  # root -> trajectories that differ
 
-    def add(self, episodes: Episodes, index: NDArray[np.float64], verdict: NDArray[np.int8]) -> None:
+    def add(
+        self,
+        episodes: Episodes,
+        index: NDArray[np.float64],
+        verdict: NDArray[np.int8],
+        suffix_index: NDArray[np.float64],
+    ) -> None:
+        """A judged batch; `suffix_index` is the index of what was executed alone, without a kept prefix."""
         self.evaluated += len(episodes)
         self.undefined += int((verdict == Verdict.UNDEFINED).sum())
         self._indices.append(index[~np.isnan(index)])
         failing = np.flatnonzero(verdict == Verdict.UNFAIR)
         self.failures += len(failing)
+        self.suffix_only += int((suffix_index[failing] <= self._theta).sum())
         for row in failing:  # one by one: each is compared with the failures of its own root
             length = int(episodes.length[row])
             states = episodes.states[row, : length + 1]
@@ -56,6 +64,7 @@ class Tally:
             "unique_failures": len(self._unique),
             "distinct_failures": self.distinct,
             "roots": len(self._kept),
+            "suffix_failures": self.suffix_only,
             "undefined": self.undefined,
             "coverage": len(self._cells) / self._task.cell_count(self._bins),
             "jfi_quantiles": {f"{q:g}": value for q, value in zip(QUANTILES, quantiles, strict=True)},

@@ -7,7 +7,7 @@ folder exists only once everything fits.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -17,19 +17,25 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from epymarl_fairtest import __version__
+from epymarl_fairtest import __version__, rng
+from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.campaign import Campaign, Clock, Context
 from epymarl_fairtest.config import Settings, nearest
 from epymarl_fairtest.engine.contract import Engine, Execution, Policy, World
 from epymarl_fairtest.engine.lockstep import Lockstep
 from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.fairness import INDICES, totals
+from epymarl_fairtest.ledger import Ledger
 from epymarl_fairtest.metrics import Tally
+from epymarl_fairtest.pool import TrainingEpisode
+from epymarl_fairtest.search.plan import plan_of
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES
 from epymarl_fairtest.tasks.base import Task
 
 tqdm.monitor_interval = 0  # its thread would show up among the host's
 
+INDEX_NAMES = {"jfi": "Jain's index", "gini": "1 - Gini", "min_max": "min / max", "cv": "1 - variation"}
 LIBRARIES = ("torch", "numpy", "gymnasium", "pettingzoo", "mpe2", "lbforaging", "sacred", "numba")
 
 
@@ -42,19 +48,36 @@ class Subject:
     make_world: Callable[[], World]
     available: NDArray[np.bool_]  # (agents, actions)
     limit: int
+    pool: Sequence[TrainingEpisode] = ()  # sample of its training episodes
     origin: dict[str, Any] = field(default_factory=dict)  # where it comes from, for the manifest
 
 
-def theta_of(settings: Settings, task: Task) -> float:
-    return task.theta if settings.theta is None else settings.theta
+def calibrate(subject: Subject, settings: Settings, engine: Engine, seed: int, ledger: Ledger) -> float:
+    """The threshold below which `quantile` of random executions lie (theta=auto)."""
+    tests = random_tests(
+        settings.calibration_episodes, subject.task.state_size, rng.named(seed, "calibration")
+    )
+    episodes = engine.execute(tests)
+    ledger.charge("calibration", len(episodes), episodes.executed_steps())
+    index = INDICES[settings.index](totals(episodes.rewards))
+    defined = index[~np.isnan(index)]
+    if not len(defined):
+        raise FairTestError(
+            f"theta=auto cannot be calibrated: in none of {len(index)} random executions did any agent receive"
+            " anything. Train the team further, or set theta to a number in (0, 1]."
+        )
+    return float(np.quantile(defined, settings.quantile))
 
 
 def check_method(settings: Settings) -> None:
+    """Everything about the method that can be refused before training."""
     if settings.method not in STRATEGIES:
         raise FairTestError(
             f"fairtest_args.method={settings.method!r} is not a method; known are: {', '.join(STRATEGIES)}."
             + nearest(settings.method, STRATEGIES)
         )
+    if settings.method == "fairtest":
+        plan_of(settings)
 
 
 def make_engine(subject: Subject, settings: Settings) -> Engine:
@@ -65,31 +88,41 @@ def make_engine(subject: Subject, settings: Settings) -> Engine:
 
 
 def run(
-    subject: Subject, settings: Settings, folder: RunFolder, *, seed: int, command: str, terminal: bool
+    subject: Subject,
+    settings: Settings,
+    folder: RunFolder,
+    *,
+    seed: int,
+    command: str,
+    terminal: bool,
+    warn: Callable[[str], None],
 ) -> dict[str, Any]:
     """Test the team; return the summary that was written to `folder`."""
-    clock = Clock.start()
-    task, theta = subject.task, theta_of(settings, subject.task)
-    engine = make_engine(subject, settings)
-    context = Context(task, seed, theta, task.state_size, subject.limit, settings.batch)
+    clock, ledger = Clock.start(), Ledger()
+    task, engine = subject.task, make_engine(subject, settings)
+    if settings.theta == "auto":
+        theta = calibrate(subject, settings, engine, seed, ledger)
+    else:
+        theta = task.theta if settings.theta is None else float(settings.theta)
+    context = Context(task, settings, seed, theta, subject.policy.n_actions, subject.pool, warn=warn)
     distance = task.distinct_distance if settings.distinct_distance is None else settings.distinct_distance
-    tally = Tally(task, bins=settings.coverage_bins, distinct_distance=distance)
-
-    folder.write_manifest(
-        {
-            "fairtest": __version__,
-            "python": platform.python_version(),
-            "versions": versions(),
-            "task": task.name,
-            "engine": engine.name,
-            "seed": seed,
-            "theta": theta,
-            "distinct_distance": distance,
-            "settings": settings.as_dict(),
-            "command": command,
-            **subject.origin,
-        }
-    )
+    tally = Tally(task, theta, bins=settings.coverage_bins, distinct_distance=distance)
+    if not folder.resumed:
+        folder.write_manifest(
+            {
+                "fairtest": __version__,
+                "python": platform.python_version(),
+                "versions": versions(),
+                "task": task.name,
+                "engine": engine.name,
+                "seed": seed,
+                "theta": theta,
+                "distinct_distance": distance,
+                "settings": settings.as_dict(),
+                "command": command,
+                **subject.origin,
+            }
+        )
     with tqdm(
         total=settings.budget,
         desc=f"FairTest {settings.method}",
@@ -97,27 +130,18 @@ def run(
         disable=not (settings.progress and terminal),
     ) as bar:
 
-        def on_batch(episodes: int, failures: int) -> None:
+        def on_batch(charged: int) -> None:
             bar.set_postfix(failures=tally.failures, refresh=False)
-            bar.update(episodes)
+            bar.update(charged - bar.n)
 
-        campaign = Campaign(
-            STRATEGIES[settings.method],
-            context,
-            engine,
-            folder,
-            tally,
-            budget=settings.budget,
-            accounting=settings.accounting,
-            on_batch=on_batch,
-        )
-        campaign.run()
-    ledger = campaign.ledger
+        Campaign(STRATEGIES[settings.method], context, engine, folder, tally, ledger, on_batch).run()
+    notes = dict(context.notes)
     summary = {
         "task": task.name,
         "method": settings.method,
         "preset": settings.preset,
         "seed": seed,
+        "index": settings.index,
         "theta": theta,
         "executed_episodes": ledger.executed_episodes,
         "executed_steps": ledger.executed_steps,
@@ -126,8 +150,9 @@ def run(
         **tally.summary(),
         **clock.spent(),
         "engine": engine.name,
-        "predictor": {"auc_abstract": None, "auc_full": None, "d": None, "joint_states": None},
+        "predictor": notes.pop("predictor", dict.fromkeys(("auc_abstract", "auc_full", "d", "joint_states"))),
         "ledger": ledger.as_dict(),
+        "notes": notes,
     }
     folder.finish(summary)
     return summary
@@ -153,10 +178,11 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
         return "-" if value is None else f"{value:.3f}"
 
     rows = [
-        ("task", f"{summary['task']}   threshold {summary['theta']:g} on Jain's index"),
+        ("task", f"{summary['task']}   threshold {summary['theta']:.3g} on {INDEX_NAMES[summary['index']]}"),
         ("method", f"{summary['method']} ({summary['preset']}), seed {summary['seed']}, {summary['engine']} engine"),
         ("unfair episodes", f"{failures} of {evaluated} ({share})"),
         ("  distinct / roots", f"{summary['distinct_failures']} / {summary['roots']}"),
+        ("  after the prefix", f"{summary['suffix_failures']} are unfair in what was executed alone"),
         ("  coverage", f"{summary['coverage']:.3f} of the position grid"),
         ("undefined episodes", f"{summary['undefined']} (no agent received anything)"),
         ("fairness index", f"lowest {number(quantiles['0'])}, median {number(quantiles['0.5'])}"),
@@ -164,6 +190,10 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
         ("time", f"{summary['wall_seconds']:.1f} s, {summary['executed_steps']} environment steps"),
         ("results", str(out)),
     ]
+    predictor = summary["predictor"]
+    if predictor["d"] is not None:
+        quality = f"out-of-bag AUC {number(predictor['auc_full'])} ({number(predictor['auc_abstract'])} states alone)"
+        rows.insert(-3, ("predictor", f"{quality}, {predictor['joint_states']} joint states, d {predictor['d']:.3g}"))
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {value}" for name, value in rows]
     rule = "-" * max(len(line) for line in lines)

@@ -11,6 +11,8 @@ import numpy as np
 from epymarl_fairtest.engine.world import BareWorld
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.host.checkpoint import PolicyRecord, digest, load_policy, load_record, load_weights
+from epymarl_fairtest.pool import FILE as POOL_FILE
+from epymarl_fairtest.pool import load_pool
 from epymarl_fairtest.run import Subject
 from epymarl_fairtest.tasks import resolve_allocation, task_for
 
@@ -32,6 +34,7 @@ def saved_subject(folder: Path, allocation: str | None) -> Subject:
     policy = load_policy(
         folder, record, obs_size=obs_size, n_agents=task.n_agents, n_actions=int(counts.max())
     )
+    pool = load_pool(folder / POOL_FILE) if (folder / POOL_FILE).is_file() else []
     return Subject(
         task=task,
         policy=policy,
@@ -40,11 +43,13 @@ def saved_subject(folder: Path, allocation: str | None) -> Subject:
         ),
         available=np.arange(counts.max()) < counts[:, None],
         limit=record.time_limit,
+        pool=pool,
         origin={
             "host": record.host,
             "algorithm": record.algorithm,
             "key": record.key,
             "policy": str(folder),
+            "training_pool": len(pool),
             "policy_digest": digest(load_weights(folder / "agent.th")),
         },
     )

@@ -241,9 +241,7 @@ def test_a_stock_checkout_has_three_problems_and_installing_solves_them(mini: Pa
     assert worst(found(mini, Imagined())) == set()
 
 
-def test_the_users_own_epymarl_has_the_same_problems_until_fairtest_is_installed(
-    stock: Path, tmp_path: Path
-) -> None:
+def test_the_users_own_epymarl_has_the_same_problems_until_fairtest_is_installed(stock: Path, tmp_path: Path) -> None:
     root = Path(shutil.copytree(stock, tmp_path / "epymarl"))
     before = found(root, Imagined())
     assert worst(before) == {"hook", "smaclite", "mpe"}

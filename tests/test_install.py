@@ -128,9 +128,7 @@ def test_every_anchor_occurs_exactly_once_before_and_every_new_text_exactly_once
 
 
 @pytest.mark.parametrize("which", ["mini", "real"])
-def test_uninstall_restores_every_byte_and_mode(
-    which: str, envs: Path, request: pytest.FixtureRequest
-) -> None:
+def test_uninstall_restores_every_byte_and_mode(which: str, envs: Path, request: pytest.FixtureRequest) -> None:
     root = request.getfixturevalue(which)
     (root / "src/main.py").chmod(0o755)
     before = tree_hash(root)
@@ -248,9 +246,7 @@ def test_a_symbolic_link_stays_one(mini: Path, tmp_path: Path) -> None:
     assert target.read_text() == MINI["src/main.py"]
 
 
-def test_the_edits_of_an_older_version_are_undone(
-    mini: Path, envs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_edits_of_an_older_version_are_undone(mini: Path, envs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = tree_hash(mini)
     old = installer.Patch("src/main.py", "why", True, (installer.Edit("import sys", "import sys  # v0"),))
     with monkeypatch.context() as patch:
@@ -268,9 +264,7 @@ def test_the_edits_of_an_older_version_are_undone(
 
 
 @pytest.mark.parametrize("content", [None, b"no json", b"[]", b'{"edits": [1]}'])
-def test_a_lost_or_broken_record_does_not_hinder_uninstall(
-    mini: Path, envs: Path, content: bytes | None
-) -> None:
+def test_a_lost_or_broken_record_does_not_hinder_uninstall(mini: Path, envs: Path, content: bytes | None) -> None:
     before = tree_hash(mini)
     install(mini, envs)
     if content is None:
@@ -398,9 +392,7 @@ def test_a_disk_that_stays_broken_is_rolled_back_in_place(
     assert tree_hash(mini) == before
 
 
-def test_an_interrupt_midway_is_rolled_back_too(
-    mini: Path, envs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_midway_is_rolled_back_too(mini: Path, envs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = tree_hash(mini)
     replace, calls = os.replace, []
 
@@ -425,9 +417,7 @@ def test_a_folder_that_may_not_be_written_is_refused_before_anything_is_changed(
     try:
         if os.access(folder, os.W_OK):  # root may write anywhere: let the question be answered for a user
             access = os.access
-            monkeypatch.setattr(
-                os, "access", lambda path, mode: Path(path) != folder.resolve() and access(path, mode)
-            )
+            monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != folder.resolve() and access(path, mode))
         with pytest.raises(FairTestError, match="no permission"):
             install(mini, envs)
     finally:

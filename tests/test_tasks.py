@@ -260,10 +260,7 @@ def slow_allocation(task: Any, state: list[float]) -> list[float]:
     n, bodies = task.n_agents, task.bodies
     places = [state[4 * bodies + 2 * i :][:2] for i in range((len(state) - 4 * bodies) // 2)]
     goals = places if task.name == "spread" else [state[4 * n : 4 * n + 2]]
-    return [
-        -min(math.sqrt((state[4 * i] - x) ** 2 + (state[4 * i + 1] - y) ** 2) for x, y in goals)
-        for i in range(n)
-    ]
+    return [-min(math.sqrt((state[4 * i] - x) ** 2 + (state[4 * i + 1] - y) ** 2) for x, y in goals) for i in range(n)]
 
 
 @pytest.mark.parametrize("name", ["spread", "spread of five", "tag"])

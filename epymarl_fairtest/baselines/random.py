@@ -2,15 +2,14 @@
 
 import numpy as np
 
-from epymarl_fairtest import rng
 from epymarl_fairtest.campaign import Context, Request, Strategy
 from epymarl_fairtest.episode import Tests, tests_from_seeds
 
 
 def random(context: Context) -> Strategy:
-    generator = rng.named(context.seed, "random")
+    generator = context.generator("tests")
     while True:
-        yield Request(random_tests(context.batch, context.state_size, generator), "execution")
+        yield Request(random_tests(context.settings.batch, context.task.state_size, generator), "execution")
 
 
 def random_tests(count: int, state_size: int, generator: np.random.Generator) -> Tests:

@@ -24,7 +24,8 @@ class Lockstep:
         self._worlds: list[World] = []  # made when first needed, used again for every batch
 
     def execute(self, tests: Tests) -> Episodes:
-        groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, len(tests), CHUNK)]
+        # At least one group: no tests give no episodes, of the right shapes.
+        groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, max(len(tests), 1), CHUNK)]
         return Episodes.concatenate([self._execute_group(group) for group in groups])
 
     def _execute_group(self, tests: Tests) -> Episodes:
@@ -51,7 +52,8 @@ class Lockstep:
         hidden, last = memory_at_start(policy, tests)
         step = tests.start_step.copy()
         rows = np.flatnonzero(step < self._limit)  # the episodes that are still running
-        episodes.states[np.arange(len(tests)), step] = [world.state() for world in worlds]
+        for row, world in enumerate(worlds):
+            episodes.states[row, step[row]] = world.state()
         while rows.size:
             at = step[rows]
             obs = np.stack([worlds[row].obs for row in rows])

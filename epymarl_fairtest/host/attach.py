@@ -65,7 +65,11 @@ def register_runners() -> None:
 
 
 def _runner(base: type, host: Any, *, args: Any, logger: Any) -> Any:
+    from epymarl_fairtest.host.plugin import PluginError
     from epymarl_fairtest.host.runner import fairtest_runner
 
-    chosen = fairtest_runner(base, host) if getattr(args, "fairtest", False) else base
+    wanted = getattr(args, "fairtest", None)
+    if wanted not in (True, False, None):  # sacred reads `false` as a text, which would count as yes
+        raise PluginError(f"fairtest={wanted!r} is not allowed; it must be True or False, written so.")
+    chosen = fairtest_runner(base, host) if wanted else base
     return chosen(args=args, logger=logger)

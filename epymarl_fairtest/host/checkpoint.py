@@ -114,15 +114,9 @@ def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: 
         for name, value in environment.items()
         if value != getattr(record, name)
     ]
-    expected = expected_shapes(record, separate=any(name.startswith("agents.") for name in weights))
-    for name in sorted(expected.keys() | weights.keys()):
-        want, got = expected.get(name), tuple(weights[name].shape) if name in weights else None
-        if want != got:
-            wrong.append(f"{name} has shape {got} in agent.th, expected {want}")
-        elif not torch.isfinite(weights[name]).all():
-            wrong.append(f"{name} holds NaN or infinite numbers")
+    wrong += mismatches(weights, record)
     if wrong:
-        raise FairTestError(f"The checkpoint in {str(folder)!r} does not fit: " + "; ".join(wrong) + ".")
+        raise does_not_fit(folder, wrong)
     return NetworkPolicy(
         weights,
         n_agents=n_agents,
@@ -132,6 +126,23 @@ def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: 
         obs_last_action=record.obs_last_action,
         obs_agent_id=record.obs_agent_id,
     )
+
+
+def mismatches(weights: dict[str, Tensor], record: PolicyRecord) -> list[str]:
+    """What keeps `weights` from being the network that `record` describes."""
+    wrong = []
+    expected = expected_shapes(record, separate=any(name.startswith("agents.") for name in weights))
+    for name in sorted(expected.keys() | weights.keys()):
+        want, got = expected.get(name), tuple(weights[name].shape) if name in weights else None
+        if want != got:
+            wrong.append(f"{name} has shape {got} in agent.th, expected {want}")
+        elif not torch.isfinite(weights[name]).all():
+            wrong.append(f"{name} holds NaN or infinite numbers")
+    return wrong
+
+
+def does_not_fit(folder: Path, wrong: list[str]) -> FairTestError:
+    return FairTestError(f"The checkpoint in {str(folder)!r} does not fit: " + "; ".join(wrong) + ".")
 
 
 def expected_shapes(record: PolicyRecord, *, separate: bool) -> dict[str, tuple[int, ...]]:

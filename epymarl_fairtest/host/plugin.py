@@ -25,7 +25,7 @@ from epymarl_fairtest.config import settings as make_settings
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import jfi, totals
 from epymarl_fairtest.host.attach import on_terminal
-from epymarl_fairtest.host.checkpoint import PolicyRecord, digest, save_policy
+from epymarl_fairtest.host.checkpoint import PolicyRecord, digest, does_not_fit, load_weights, mismatches, save_policy
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.policy import ControllerPolicy
 from epymarl_fairtest.host.tap import HostWorld, TappedConnection, TappedFactory
@@ -33,6 +33,7 @@ from epymarl_fairtest.pool import FILE as POOL_FILE
 from epymarl_fairtest.pool import TrainingEpisode, TrainingPool, load_pool
 from epymarl_fairtest.run import Subject, check_method, run, summary_table
 from epymarl_fairtest.store.run import RunFolder
+from epymarl_fairtest.store.write import write_atomically
 from epymarl_fairtest.tasks import resolve_allocation, task_for
 
 PROBE_EPISODES = 8
@@ -67,12 +68,14 @@ class Plugin:
         self._host, self._args, self._logger, self._parallel = host, args, logger, parallel
         self._tested = False
         with aside():
-            self.settings = make_settings(dict(getattr(args, "fairtest_args", None) or {}))
+            given = getattr(args, "fairtest_args", None)
+            self.settings = make_settings({} if given is None else given)
             check_method(self.settings)
             self._check_algorithm()
             self._out = Path(self.settings.out) if self.settings.out else host.results_folder(args)
             self._check_out()
             self._probe()
+            self._check_checkpoint()
         seed = int(args.seed if self.settings.seed is None else self.settings.seed)
         self._seed = seed
         self.pool = TrainingPool(self.settings.training_pool, seed)
@@ -118,8 +121,13 @@ class Plugin:
         """Make one environment and let random agents play: is there anything to be unfair about?"""
         try:
             wrapper = self._make_wrapper()
+        except FairTestError:
+            raise
         except Exception as error:
-            raise self._explain(error) from error
+            reason = self._explain()
+            if reason is None:
+                raise
+            raise reason from error
         self._obs_size = int(wrapper.get_obs_size())
         self._limit = int(wrapper.episode_limit)
         self._available = np.array(wrapper.get_avail_actions(), bool)
@@ -146,13 +154,13 @@ class Plugin:
         if len(defined) and defined.min() > ALIKE:
             self._warn_alike(float(defined.min()))
 
-    def _explain(self, error: Exception) -> Exception:
+    def _explain(self) -> FairTestError | None:
         """The hosts' wrapper fails obscurely on spaces it does not know; anything else is the host's to say."""
         key = self._args.env_args.get("key")
         try:
             space = gymnasium.make(key).action_space
         except Exception:
-            return error
+            return None
         agents = getattr(space, "spaces", None)
         if agents is None:
             return FairTestError(
@@ -164,7 +172,29 @@ class Plugin:
                 f"The environment {key!r} has continuous actions ({agents[0]}); QMIX, VDN and IQL, and so FairTest,"
                 " need discrete ones. Choose the environment's discrete variant."
             )
-        return error
+        return None
+
+    def _check_checkpoint(self) -> None:
+        """The host only logs a line when the folder is missing, and fails obscurely when the team does not fit."""
+        given = getattr(self._args, "checkpoint_path", "")
+        if not given:
+            return
+        if not Path(given).is_dir():
+            raise FairTestError(f"checkpoint_path={given!r} does not exist. Give the models folder of a training run.")
+        steps = [int(path.name) for path in Path(given).iterdir() if path.is_dir() and path.name.isdigit()]
+        if not steps:
+            raise FairTestError(
+                f"checkpoint_path={given!r} holds no folder named by its training steps, as the host's save_model=True"
+                " makes them. Give the folder above those."
+            )
+        wish = getattr(self._args, "load_step", 0)
+        chosen = min(steps, key=lambda step: abs(step - wish)) if wish else max(steps)
+        folder = Path(given) / str(chosen)
+        weights = load_weights(folder / "agent.th")
+        known = getattr(self._args, "agent", None) in ("rnn", "rnn_ns")
+        wrong = mismatches(weights, self._record(chosen)) if known else []
+        if wrong:
+            raise does_not_fit(folder, wrong)
 
     def _warn_alike(self, lowest: float) -> None:
         name = self.task.suggested_allocation
@@ -254,10 +284,11 @@ class Plugin:
         self._tested = True
         with aside(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the environments' own, thousands of times
-            record = self._record(runner)
+            record = self._record(int(runner.t_env))
             folder = self._save(runner, record)
             saved = folder.path / "policy"
             try:
+                self._save_pool(saved)
                 self._test(runner, folder, record)
             except Exception as error:
                 again = f"fairtest run --policy {str(saved)!r} --out NEW_FOLDER"
@@ -265,7 +296,7 @@ class Plugin:
                     None if isinstance(error, FairTestError) else error
                 )
 
-    def _record(self, runner: Any) -> PolicyRecord:
+    def _record(self, training_steps: int) -> PolicyRecord:
         args = self._args
         made_with = {
             k: v
@@ -277,8 +308,8 @@ class Plugin:
             algorithm=args.name,
             key=args.env_args["key"],
             time_limit=self._limit,
-            n_agents=args.n_agents,
-            n_actions=args.n_actions,
+            n_agents=self.task.n_agents,
+            n_actions=self._available.shape[1],
             obs_size=self._obs_size,
             hidden_dim=args.hidden_dim,
             use_rnn=bool(args.use_rnn),
@@ -287,29 +318,41 @@ class Plugin:
             env_args=made_with,
             allocation=self.settings.allocation,
             host=self._host.name,
-            training_steps=int(runner.t_env),
+            training_steps=training_steps,
             test_return=float(returns[-1][1]) if returns else None,
             command=" ".join(sys.argv),
         )
 
     def _save(self, runner: Any, record: PolicyRecord) -> RunFolder:
         weights = {k: v.detach().cpu() for k, v in runner.mac.agent.state_dict().items()}
+        folder = None
         try:
             folder = RunFolder(self._out)
             save_policy(folder.path / "policy", record, weights)
         except FairTestError as error:
+            if folder is not None:
+                folder.remove_if_empty()
             rescue = Path(tempfile.mkdtemp(prefix="fairtest-policy-"))
-            save_policy(rescue, record, weights)
+            try:
+                save_policy(rescue, record, weights)
+            except FairTestError as second:
+                raise FairTestError(f"{error}\nNor could the trained team be saved elsewhere: {second}") from None
             raise FairTestError(
                 f"{error}\nThe trained team was saved in {str(rescue)!r} instead; test it with:"
                 f" fairtest run --policy {str(rescue)!r} --out NEW_FOLDER"
             ) from None
+        return folder
+
+    def _save_pool(self, policy: Path) -> None:
+        """Into the run, and beside the models; a loaded team brings the pool of its training along."""
         if self.pool.offered:
-            self.pool.save(folder.path / "policy" / POOL_FILE)
+            self.pool.save(policy / POOL_FILE)
             models = self._host.models_folder(self._args)
             if models.is_dir():
                 self.pool.save(models / POOL_FILE)
-        return folder
+        elif (beside := self._pool_beside_checkpoint()) is not None:
+            content = beside.read_bytes()
+            write_atomically(policy / POOL_FILE, lambda file: file.write(content))
 
     def _test(self, runner: Any, folder: RunFolder, record: PolicyRecord) -> None:
         pool = self._training_episodes()
@@ -320,6 +363,7 @@ class Plugin:
             make_world=lambda: HostWorld(self._make_wrapper(), self.task, self._host, self.settings.allocation),
             available=self._available,
             limit=self._limit,
+            pool=pool,
             origin={
                 "host": self._host.name,
                 "algorithm": record.algorithm,
@@ -329,7 +373,13 @@ class Plugin:
             },
         )
         summary = run(
-            subject, self.settings, folder, seed=self._seed, command=" ".join(sys.argv), terminal=on_terminal()
+            subject,
+            self.settings,
+            folder,
+            seed=self._seed,
+            command=" ".join(sys.argv),
+            terminal=on_terminal(),
+            warn=lambda message: self._say(message, warning=True),
         )
         self._log(summary, folder.path, runner.t_env)
         print(summary_table(summary, folder.path), flush=True)  # not logged: loggers fold long lines
@@ -338,17 +388,21 @@ class Plugin:
         """This training's pool, or the one saved beside a loaded checkpoint."""
         if self.pool.offered:
             return self.pool.episodes()
-        checkpoint = Path(self._args.checkpoint_path or ".")
-        for place in (checkpoint, checkpoint.parent):
-            if self._args.checkpoint_path and (place / POOL_FILE).is_file():
-                pool = load_pool(place / POOL_FILE)
-                self._say(f"FairTest uses the training pool in {str(place / POOL_FILE)!r} ({len(pool)} episodes).")
-                return pool
+        beside = self._pool_beside_checkpoint()
+        if beside is not None:
+            pool = load_pool(beside)
+            self._say(f"FairTest uses the training pool in {str(beside)!r} ({len(pool)} episodes).")
+            return pool
         self._say(
             "FairTest found no training pool beside the checkpoint (it is saved when training runs with"
             " fairtest=True save_model=True); it falls back to random executions of the team."
         )
         return []
+
+    def _pool_beside_checkpoint(self) -> Path | None:
+        given = getattr(self._args, "checkpoint_path", "")
+        places = (Path(given), Path(given).parent) if given else ()
+        return next((place / POOL_FILE for place in places if (place / POOL_FILE).is_file()), None)
 
     def _log(self, summary: dict[str, Any], path: Path, t_env: int) -> None:
         """Numbers to sacred, tensorboard and W&B through the host's logger; files to the sacred run."""

@@ -7,10 +7,12 @@ the parts it was joined from go.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
+import zipfile
 import zlib
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,8 @@ class RunFolder:
     """Writes one run. Made only once everything that can be checked beforehand was checked."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.resumed = path, False
+        self._executed: dict[int, dict[str, Any]] = {}  # journal entries of batches that are on disk
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir()
@@ -43,6 +46,39 @@ class RunFolder:
             ) from error
         except OSError as error:
             raise cannot_write(path, error) from error
+
+    @classmethod
+    def resume(cls, path: Path) -> RunFolder:
+        """An interrupted run: what its journal names is read back instead of being executed again."""
+        if not (path / "manifest.json").is_file():
+            raise FairTestError(f"{str(path)!r} is no FairTest run: it holds no manifest.json.")
+        if (path / "summary.json").is_file():
+            raise FairTestError(f"The run {str(path)!r} is finished; there is nothing to resume.")
+        folder = cls.__new__(cls)
+        folder.path, folder.resumed = path, True
+        entries = read_journal(path / "journal.jsonl")
+        folder._executed = {entry["batch"]: entry for entry in entries}
+        write_journal(path / "journal.jsonl", entries)  # a torn tail must not hurt the next line
+        return folder
+
+    def load_batch(self, number: int) -> Episodes | None:
+        """The episodes of an executed batch, None if it was not executed (or its file is damaged)."""
+        if number not in self._executed:
+            return None
+        try:
+            with np.load(self.path / "batches" / f"{number:05d}.npz", allow_pickle=False) as file:
+                return Episodes(**{name: file[name] for name in file.files})
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
+            # Execute it again; everything after it follows from it and is executed again as well.
+            self._executed = {n: entry for n, entry in self._executed.items() if n < number}
+            write_journal(self.path / "journal.jsonl", list(self._executed.values()))
+            return None
+
+    def remove_if_empty(self) -> None:
+        """Take the folder away again as long as nothing was written into it."""
+        for folder in (*self.path.iterdir(), self.path):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         write_json(self.path / "manifest.json", {"format": FORMAT, **manifest})
@@ -70,12 +106,10 @@ class RunFolder:
         return self.path / "parts" / f"{number:05d}.npz"
 
     def _append(self, entry: dict[str, Any]) -> None:
-        body = json.dumps(entry, sort_keys=True)
-        line = json.dumps({**entry, "crc": zlib.crc32(body.encode())}, sort_keys=True)
         path = self.path / "journal.jsonl"
         try:
             with open(path, "ab") as file:
-                file.write(line.encode() + b"\n")
+                file.write(journal_line(entry))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -96,6 +130,30 @@ class RunFolder:
             for path in (self.path / folder).glob("*.npz"):
                 path.unlink()
             (self.path / folder).rmdir()
+
+
+def journal_line(entry: dict[str, Any]) -> bytes:
+    body = json.dumps(entry, sort_keys=True)
+    return json.dumps({**entry, "crc": zlib.crc32(body.encode())}, sort_keys=True).encode() + b"\n"
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """The entries up to the first that is torn or damaged."""
+    entries: list[dict[str, Any]] = []
+    for line in path.read_bytes().splitlines() if path.is_file() else []:
+        try:
+            entry = json.loads(line)
+            crc = entry.pop("crc")
+        except (ValueError, KeyError, AttributeError):
+            break
+        if journal_line(entry) != line + b"\n" or crc != json.loads(journal_line(entry))["crc"]:
+            break
+        entries.append(entry)
+    return entries
+
+
+def write_journal(path: Path, entries: list[dict[str, Any]]) -> None:
+    write_atomically(path, lambda file: file.write(b"".join(journal_line(entry) for entry in entries)))
 
 
 def failure_arrays(episodes: Episodes, index: NDArray[np.float64]) -> dict[str, NDArray[Any]]:

@@ -1,0 +1,73 @@
+"""Q*-irrelevance abstraction (Eq. abs): states with equal Q-values, rounded up to multiples of d, are one.
+
+A joint abstract state is the tuple of all agents' rounded Q-vectors. It is named by a 64-bit hash of the
+tuple: with 10,000 states the chance that any two share a name is about 1e-12.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest import rng
+
+FEWEST, MOST = 1_500, 10_000
+"""Joint states in the training data between which the abstraction is neither blind nor pedantic."""
+
+_MULTIPLIERS = rng.named(0, "joint states").integers(0, 2**63, 4096, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+
+
+def joint_states(q: NDArray[np.float32], d: float) -> NDArray[np.uint64]:
+    """The name of the joint abstract state of each step: q (steps, agents, actions) to (steps,)."""
+    rounded = np.ceil(q.reshape(len(q), -1) / np.float64(d)).astype(np.int64).view(np.uint64)
+    with np.errstate(over="ignore"):
+        return rng.mix(rounded @ _MULTIPLIERS[: rounded.shape[1]])
+
+
+@dataclass(frozen=True)
+class Abstraction:
+    d: float
+    vocabulary: NDArray[np.uint64]  # joint states observed in the training data, sorted
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def columns(self, q: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Position of each step's joint state in the vocabulary, -1 where it was never observed."""
+        names = joint_states(q, self.d)
+        at = np.minimum(np.searchsorted(self.vocabulary, names), len(self) - 1)
+        return np.where(self.vocabulary[at] == names, at, -1)
+
+
+def abstraction(q: NDArray[np.float32], d: float) -> Abstraction:
+    """The abstraction at level d with the vocabulary of `q`."""
+    return Abstraction(d, np.unique(joint_states(q, d)))
+
+
+def candidate_levels(q: NDArray[np.float32], count: int = 3) -> list[float]:
+    """Levels d that give the training data FEWEST to MOST joint states, from coarse to fine.
+
+    d must follow the scale of the Q-values, which differs by orders of magnitude between teams: the two
+    ends of the range are found by bisection, `count` levels are spread between them.
+    """
+    scale = float(np.ptp(q))
+    if scale == 0:
+        return [1.0]  # a team that values everything alike has one state at every level
+    most = min(MOST, max(1, len(q) // 2))  # little data cannot show many states twice
+    fewest = min(FEWEST, max(1, most // 4))
+    coarse = _level_with(q, fewest, scale * 1e-6, scale * 2)
+    fine = _level_with(q, most, scale * 1e-6, coarse)
+    return [float(d) for d in np.geomspace(coarse, fine, count)]
+
+
+def _level_with(q: NDArray[np.float32], states: int, low: float, high: float) -> float:
+    """The level between `low` and `high` with about `states` joint states (they get fewer as d grows)."""
+    for _ in range(20):
+        middle = float(np.sqrt(low * high))
+        found = len(np.unique(joint_states(q, middle)))
+        if abs(found - states) <= states // 20:
+            break
+        low, high = (middle, high) if found > states else (low, middle)
+    return middle

@@ -1,0 +1,68 @@
+"""FairTest, Algorithm 1: a genetic search for unfair executions, its candidates prioritised by prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+
+from epymarl_fairtest.baselines.random import random_tests
+from epymarl_fairtest.campaign import Context, Request, Strategy
+from epymarl_fairtest.episode import Episodes
+from epymarl_fairtest.predictor import Predictor, Traces, fit_predictor, traces_of, traces_of_pool
+from epymarl_fairtest.search.breeding import Breeding, Kept, join
+from epymarl_fairtest.search.fitness import Fitness, scaled_temperature
+from epymarl_fairtest.search.plan import Plan, plan_of
+
+SHORTEST = 5  # steps; a shorter episode gives the operators nothing to work on
+
+
+def fairtest(context: Context) -> Strategy:
+    """Algorithm 1. Failures are judged and kept by the campaign, whatever the search does with an episode."""
+    plan = plan_of(context.settings)
+    predictor, temperature = yield from train_predictor(context, plan)
+    breeding = Breeding(context, plan, Fitness(predictor, temperature, context.settings.objectives))
+    kept = Kept()
+    for r in range(plan.rounds):
+        tests = random_tests(plan.pool, context.task.state_size, context.generator("candidates", r))
+        candidates = breeding.executed((yield Request(tests, "candidate")))  # lines 3 and 4
+        candidates = candidates.take(candidates.episodes.length >= SHORTEST)
+        population = breeding.prioritise(candidates)  # line 5
+        yield Request(None, "re-execution", charge=len(population))  # line 6: the states are recorded already
+        for g in range(plan.generations):
+            if not breeding.can_breed(population):
+                break
+            splices, mutants = breeding.offspring(population, context.generator("offspring", r, g))  # line 9
+            offspring = breeding.executed((yield Request(mutants, "mutant")))  # line 10
+            offspring = join(offspring, breeding.spliced(splices, kept))
+            offspring = breeding.prioritise(offspring)  # line 11
+            population = breeding.select(join(population, offspring))  # line 12
+            kept.add(population, splices)
+    if context.stochastic and len(kept):  # a greedy team would only repeat the first parent
+        confirmed = yield Request(kept.tests(), "confirmation")
+        context.note("confirmation", kept.agreement(confirmed, context))
+
+
+def train_predictor(context: Context, plan: Plan) -> Generator[Request, Episodes, tuple[Predictor, float]]:
+    """The fairness predictor from the training pool and random executions, and f3's temperature."""
+    parts: list[Traces] = [traces_of_pool(context.pool)] if context.pool else []
+    wanted = max(plan.predictor, 1 if not parts else 0)
+    if wanted:
+        tests = random_tests(wanted, context.task.state_size, context.generator("predictor"))
+        parts.append(traces_of((yield Request(tests, "predictor"))))
+    traces, settings = Traces.concatenate(parts), context.settings
+    fair = ~(context.index(traces.received) <= context.theta)  # undefined episodes are no failures
+    predictor = fit_predictor(
+        traces, fair, buckets=settings.buckets, seed=context.seed, d=settings.d, workers=settings.workers
+    )
+    context.note("predictor", predictor.summary() | {"episodes": len(traces), "unfair": int((~fair).sum())})
+    if predictor.forest is None:
+        kind = "unfair" if fair.all() else "fair"
+        context.warn(
+            f"The {len(traces)} labelled episodes hold no {kind} one: the predicted fairness f2 is constant, and the"
+            " search goes on with f1 and f3. A larger predictor_episodes, or another theta, may give it both kinds."
+        )
+    elif len(predictor.abstraction) == 1:
+        context.warn("All steps share one joint abstract state: the Q-values hardly differ. Is the team trained?")
+    scaled = settings.f3_temperature == "scaled"
+    return predictor, scaled_temperature(traces) if scaled else float(settings.f3_temperature)

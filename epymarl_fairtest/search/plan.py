@@ -1,0 +1,93 @@
+"""How much of everything: the sizes of a search, from the budget unless they are given.
+
+The paper's proportions: a pool of five times the population, as many offspring per generation as the
+population at the default ratio, whatever the ratio is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from epymarl_fairtest.config import Settings
+from epymarl_fairtest.errors import FairTestError
+
+POOL_PER_OFFSPRING = 5
+SMALLEST = 8  # offspring per generation; below that it is no search
+
+
+@dataclass(frozen=True)
+class Plan:
+    rounds: int
+    generations: int
+    pool: int  # candidates per round
+    population: int  # K
+    offspring: int  # mutants executed per generation
+    splices: int  # crossover children per generation
+    predictor: int  # random executions that train the predictor
+    cap: int  # candidates that the pre-filter lets through
+
+    def cost(self, accounting: str, rounds: int) -> int:
+        """Episodes charged for `rounds` rounds."""
+        mutants = self.generations * self.offspring
+        if accounting == "paper":
+            return rounds * (self.population + mutants)
+        return self.predictor + rounds * (self.pool + mutants)
+
+
+def plan_of(settings: Settings) -> Plan:
+    s = settings
+    offspring = s.offspring if s.offspring is not None else _affordable_offspring(s)
+    pool = s.pool if s.pool is not None else POOL_PER_OFFSPRING * offspring
+    population = max(2, round(s.select_ratio * pool))
+    plan = Plan(
+        rounds=s.rounds,
+        generations=s.generations,
+        pool=pool,
+        population=population,
+        offspring=offspring,
+        splices=2 * round(s.crossover_ratio * offspring / 2),
+        predictor=s.predictor_episodes if s.predictor_episodes is not None else pool // 3,
+        # The paper's pool is five times its population and passes whole; a smaller population narrows it.
+        cap=min(pool, POOL_PER_OFFSPRING * population),
+    )
+    if population > pool:
+        raise FairTestError(
+            f"The population of {population} (select_ratio={s.select_ratio}) is larger than the pool of {pool}."
+            " select_ratio must be at most 1."
+        )
+    if offspring < SMALLEST or s.budget < plan.cost(s.accounting, 1):
+        raise FairTestError(
+            f"fairtest_args.budget={s.budget} does not pay for one round of the search. The smallest workable budget"
+            f" with these settings is {smallest_budget(s)} episodes ({s.accounting} accounting); with less, use"
+            " method=random, or set a smaller pool and fewer offspring."
+        )
+    return plan
+
+
+def _affordable_offspring(s: Settings) -> int:
+    """Offspring per generation such that all rounds together use up the budget."""
+    pool = POOL_PER_OFFSPRING if s.pool is None else 0
+    fixed_pool = 0 if s.pool is None else s.pool
+    if s.accounting == "paper":
+        fixed = s.rounds * s.select_ratio * fixed_pool
+        unit = s.rounds * (s.select_ratio * POOL_PER_OFFSPRING * (s.pool is None) + s.generations)
+        # The ratio study keeps the offspring of the default ratio, so that only the selection differs.
+        unit = max(unit, s.rounds * (1 + s.generations)) if s.pool is None else unit
+    else:
+        predictor = s.predictor_episodes if s.predictor_episodes is not None else fixed_pool // 3
+        fixed = predictor + s.rounds * fixed_pool
+        unit = s.rounds * (pool + s.generations) + (pool / 3 if s.predictor_episodes is None else 0)
+        unit += s.crossover_ratio / 2  # kept for executing crossover children after the search
+    return int((s.budget - fixed) / unit)
+
+
+def smallest_budget(s: Settings) -> int:
+    """The budget of one round with these settings, everything that is not given as small as allowed."""
+    offspring = s.offspring if s.offspring is not None else SMALLEST
+    pool = s.pool if s.pool is not None else POOL_PER_OFFSPRING * offspring
+    population, mutants = max(2, round(s.select_ratio * pool)), s.generations * offspring
+    rounds = 1 if s.offspring is not None else s.rounds
+    if s.accounting == "paper":
+        return rounds * (population + mutants)
+    predictor = s.predictor_episodes if s.predictor_episodes is not None else pool // 3
+    return predictor + rounds * (pool + mutants) + round(offspring * s.crossover_ratio / 2)

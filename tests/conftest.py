@@ -1,0 +1,50 @@
+"""Training runs of the hosts are shared by the tests and start with the first test of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from support import NO_CHECKOUT, Finished, Workshop, stock_copy
+
+from epymarl_fairtest.host.checkout import known_checkout
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "jobs(*names): the training runs (support.JOBS) that a test looks at")
+
+
+@pytest.fixture(scope="session")
+def stock_epymarl(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """A copy of the user's EPyMARL without FairTest, or None where no checkout is known."""
+    checkout = known_checkout()
+    return None if checkout is None else stock_copy(checkout, tmp_path_factory.mktemp("epymarl"))
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory, stock_epymarl: object) -> Iterator[Workshop]:
+    shop = Workshop(tmp_path_factory.mktemp("jobs"), stock_epymarl)  # type: ignore[arg-type]
+    yield shop
+    shop.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _started(request: pytest.FixtureRequest) -> None:
+    """Begin early: training takes longer than everything else."""
+    names = {name for item in request.session.items for mark in item.iter_markers("jobs") for name in mark.args}
+    if names:
+        request.getfixturevalue("workshop").order(names)
+
+
+@pytest.fixture
+def finished(request: pytest.FixtureRequest, workshop: Workshop) -> Callable[[str], Finished]:
+    """The result of a job that the test names in its `jobs` mark."""
+    named = {name for mark in request.node.iter_markers("jobs") for name in mark.args}
+    if not all(workshop.can(name) for name in named):
+        pytest.skip(NO_CHECKOUT)
+
+    def result(name: str) -> Finished:
+        assert name in named, f"{name} is missing from the jobs mark"
+        return workshop.result(name)
+
+    return result

@@ -1,0 +1,391 @@
+"""What the pages say is true: links lead somewhere, commands parse, settings exist, code blocks run."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import io
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from epymarl_fairtest import cli
+from epymarl_fairtest.campaign import Context, Strategy
+from epymarl_fairtest.config import FIELDS, parse_assignment, presets, settings
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.files import shipped
+from epymarl_fairtest.host.checkpoint import expected_shapes, load_record
+from epymarl_fairtest.store.run import RunFolder
+from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.tasks import task_for
+
+ROOT = Path(__file__).resolve().parent.parent
+README, SETTINGS = ROOT / "README.md", ROOT / "docs" / "settings.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FOLDERS = "epymarl_fairtest|config|src_patches|tests|docs|benchmarks|tools"
+every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for name, body in BLOCK.findall(page.read_text(encoding="utf-8")) if name == language]
+
+
+def prose(page: Path) -> str:
+    return BLOCK.sub("", page.read_text(encoding="utf-8"))
+
+
+def inline_code(page: Path) -> list[str]:
+    return re.findall(r"`([^`\n]+)`", prose(page))
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    """The words of every command line in the page's shell blocks."""
+    for block in blocks(page, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words:
+                yield words
+
+
+ALL_COMMANDS = [(page, words) for page in PAGES for words in commands(page)]
+every_command = pytest.mark.parametrize(
+    ("page", "words"), ALL_COMMANDS, ids=[f"{page.name}: {' '.join(words)[:90]}" for page, words in ALL_COMMANDS]
+)
+
+
+# --- links and paths ---
+
+
+def anchors(page: Path) -> set[str]:
+    """The fragments of a page's headings, as they are made from their text."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@every_page
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"https?://", target):
+            continue
+        path, _, fragment = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.is_file(), f"{target} does not exist"
+        assert not fragment or fragment in anchors(file), f"{target}: there is no such heading"
+
+
+@every_page
+def test_files_that_are_named_exist(page: Path) -> None:
+    for code in inline_code(page):
+        if re.fullmatch(rf"(?:{FOLDERS})/[\w./-]+", code):
+            assert (ROOT / code).exists(), f"{code} does not exist"
+
+
+@every_page
+def test_no_page_names_a_place_on_somebodys_machine(page: Path) -> None:
+    found = re.search(r"(?<![\w.])/(?:home|root|tmp|work|usr|Users)/|pypi\.org|pythonhosted", page.read_text("utf-8"))
+    assert found is None, f"{found.group()!r} stands in {page.name}" if found else ""
+
+
+def test_the_modules_in_the_architecture_exist() -> None:
+    rows = re.findall(r"^\| (`[^|]+) \|", prose(ARCHITECTURE), re.MULTILINE)
+    named = [name for row in rows for name in re.findall(r"`([\w/]+\.py)`", row)]
+    assert len(named) > 30
+    missing = [name for name in named if not (ROOT / "epymarl_fairtest" / name).is_file()]
+    assert not missing
+
+
+# --- commands ---
+
+
+def parser() -> argparse.ArgumentParser:
+    return cli._parser()
+
+
+def subcommands() -> set[str]:
+    actions = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return {name for action in actions for name in action.choices}
+
+
+def parsed(words: list[str]) -> argparse.Namespace:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return parser().parse_args(words)
+    except SystemExit:
+        pytest.fail(f"the parser refuses: fairtest {' '.join(words)}\n{said.getvalue()}")
+
+
+def test_there_are_commands_to_check() -> None:
+    programs = {words[0] for _, words in ALL_COMMANDS}
+    assert {"make", "fairtest", "python", "pip", "cd"} == programs
+
+
+@every_command
+def test_a_shown_command_is_accepted(page: Path, words: list[str]) -> None:
+    program, arguments = words[0], words[1:]
+    if program == "fairtest":
+        args = parsed(arguments)
+        if arguments[0] == "run":
+            check_run(args)
+        if arguments[0] == "launch":
+            command = [word for word in args.command if word != "--"]
+            assert command[0] in ("src/main.py", "pymarlzooplus.main")
+            check_host_command(command[1:])
+    elif program == "python":
+        assert arguments[0] == "src/main.py"
+        check_host_command(arguments[1:])
+    elif program == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        assert arguments[0] in targets
+    elif program == "pip":
+        check_pip(arguments)
+
+
+def check_run(args: argparse.Namespace) -> None:
+    given = dict(parse_assignment(text) for text in args.set)
+    named = {name: getattr(args, name) for name in ("method", "budget", "seed", "preset")}
+    check_setting({**given, **{name: value for name, value in named.items() if value is not None}})
+
+
+def check_host_command(words: list[str]) -> None:
+    before, after = words[: words.index("with")], words[words.index("with") + 1 :]
+    options = dict(word.split("=", 1) for word in before)
+    assert set(options) == {"--config", "--env-config"}
+    assert options["--config"] in ("qmix", "vdn", "iql")
+    env_config = options["--env-config"]
+    assert env_config == "gymma" or (shipped("config") / "envs" / f"{env_config}.yaml").is_file()
+    assert ("env_args.key" in dict(word.split("=", 1) for word in after)) == (env_config == "gymma")
+    assert "fairtest=True" in after
+    for word in after:
+        name = word.split("=", 1)[0]
+        assert name.split(".")[0] in ("fairtest", "fairtest_args", "env_args", "t_max", "evaluate", "checkpoint_path")
+
+
+def check_pip(arguments: list[str]) -> None:
+    assert arguments[0] == "install"
+    for word in arguments[1:]:
+        if word.endswith(".txt"):
+            assert (ROOT / word).is_file()
+        for extra in re.findall(r"^\.\[(\w+)\]$", word):
+            assert f'"{extra}": [' in (ROOT / "setup.py").read_text()
+
+
+@every_page
+def test_a_command_named_in_the_text_exists(page: Path) -> None:
+    for code in inline_code(page):
+        name = re.match(r"fairtest ([a-z]+)\b", code)
+        assert name is None or name.group(1) in subcommands(), f"`{code}`: there is no such command"
+        target = re.fullmatch(r"make (\w+)", code)
+        assert target is None or f"\n{target.group(1)}:" in (ROOT / "Makefile").read_text(), f"`{code}`"
+
+
+# --- settings ---
+
+
+def as_written(value: Any) -> str:
+    """A default as config/fairtest.yaml writes it."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def defaults() -> dict[str, Any]:
+    return yaml.safe_load((shipped("config") / "fairtest.yaml").read_text())
+
+
+def check_setting(given: dict[str, Any]) -> None:
+    try:
+        chosen = settings(given)
+    except FairTestError as error:
+        pytest.fail(str(error))
+    assert chosen.method in STRATEGIES
+
+
+def as_sacred_reads(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+@every_page
+def test_every_shown_setting_exists_and_has_an_allowed_value(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name, value in re.findall(r"fairtest_args\.(\w+)=([^\s`,)]+)", text):
+        if (name, value) != ("NAME", "VALUE"):
+            check_setting({name: as_sacred_reads(value.rstrip("."))})
+    for assignment in re.findall(r"--set ([\w.]+=[^\s`,)]+)", text):
+        if assignment != "NAME=VALUE":
+            check_setting(dict([parse_assignment(assignment)]))
+
+
+def test_the_readmes_table_has_every_setting_with_its_default() -> None:
+    section = README.read_text(encoding="utf-8").split("\n## Settings\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| \S", section, re.MULTILINE)
+    assert rows == [(name, as_written(defaults()[name])) for name in FIELDS]
+
+
+def sections() -> dict[str, str]:
+    parts = re.split(r"^## `(\w+)`$", SETTINGS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_the_settings_page_has_every_setting_once() -> None:
+    assert list(sections()) == list(FIELDS)
+    assert len(re.findall(r"^## ", SETTINGS.read_text(encoding="utf-8"), re.MULTILINE)) == len(FIELDS)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_settings_page_tells_default_rule_and_presets(name: str) -> None:
+    told = dict(re.findall(r"^- (Default|Allowed|Presets): (.+)$", sections()[name], re.MULTILINE))
+    assert told["Default"] == f"`{as_written(defaults()[name])}`"
+    choices = {"preset": presets(), "method": list(STRATEGIES)}
+    if name in choices:
+        assert sorted(told["Allowed"].split(", ")) == sorted(f"`{choice}`" for choice in choices[name])
+    else:
+        assert told["Allowed"] == FIELDS[name].metadata["rule"].allowed
+    changes = {}
+    for preset in presets():
+        values = yaml.safe_load((shipped("config") / "presets" / f"{preset}.yaml").read_text())
+        if name in values:
+            changes[preset] = as_written(values[name])
+    expected = {f"`{preset}` {value}" for preset, value in changes.items()} or {"none change it"}
+    assert set(told["Presets"].split(", ")) == expected
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_settings_page_has_an_example_for_both_hosts_and_for_run(name: str) -> None:
+    block = "".join(re.findall(r"^```sh\n(.*?)^```$", sections()[name], re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
+    epymarl, zoo, saved = block.strip().splitlines()
+    assert epymarl.startswith("python src/main.py ")
+    assert f" fairtest_args.{name}=" in epymarl
+    assert zoo.startswith("fairtest launch -- pymarlzooplus.main ")
+    assert f" fairtest_args.{name}=" in zoo
+    assert saved.startswith("fairtest run ")
+    assert f" --set {name}=" in saved or f" --{name} " in saved
+
+
+def test_the_readmes_thresholds_and_limits_are_those_of_the_tasks() -> None:
+    rows = re.findall(
+        r"^\| `\w+` \| `(fairtest_\w+)` \| `([^`]+)`.*\| ([\d.]+) \| (\d+) \|$", prose(README), re.MULTILINE
+    )
+    assert len(rows) == 3
+    for config, key, theta, steps in rows:
+        env_args = yaml.safe_load((shipped("config") / "envs" / f"{config}.yaml").read_text())["env_args"]
+        task = task_for(gymnasium.make(key, disable_env_checker=True))
+        assert (env_args["key"], env_args["time_limit"], task.theta) == (key, int(steps), float(theta))
+
+
+# --- blocks ---
+
+
+@every_page
+def test_every_yaml_block_parses(page: Path) -> None:
+    for block in blocks(page, "yaml"):
+        assert isinstance(yaml.safe_load(block), dict)
+
+
+def test_the_readmes_policy_yaml_describes_a_policy(tmp_path: Path) -> None:
+    (text,) = blocks(README, "yaml")
+    (tmp_path / "policy.yaml").write_text(text)
+    assert load_record(tmp_path).time_limit == 50
+
+
+def test_the_shown_preset_is_the_shipped_one() -> None:
+    (text,) = blocks(SETTINGS, "yaml")
+    assert yaml.safe_load(text) == yaml.safe_load((shipped("config") / "presets" / "paper.yaml").read_text())
+
+
+@every_page
+def test_every_block_says_what_it_is(page: Path) -> None:
+    known = {"sh", "text", "yaml", "python"}
+    assert {name for name, _ in BLOCK.findall(page.read_text(encoding="utf-8"))} <= known
+
+
+def test_the_shown_policy_strategy_and_python_work_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """README's policy.yaml, architecture's strategy, `fairtest run`, and README's way to read the failures."""
+    monkeypatch.chdir(tmp_path)
+    folder = Path("RUN/policy")
+    folder.mkdir(parents=True)
+    (folder / "policy.yaml").write_text(blocks(README, "yaml")[0])
+    shapes = expected_shapes(load_record(folder), separate=False)
+    torch.save({name: torch.zeros(shape) for name, shape in shapes.items()}, folder / "agent.th")
+
+    shown: dict[str, Any] = {}
+    for block in blocks(ARCHITECTURE, "python"):
+        exec(compile(block, "docs/architecture.md", "exec"), shown)
+    asked: list[np.ndarray] = []
+
+    def listened_to(context: Context) -> Strategy:
+        strategy = shown["second_look"](context)
+        request = next(strategy)
+        while True:
+            asked.append(request.tests.root_seed)
+            request = strategy.send((yield request))
+
+    monkeypatch.setitem(STRATEGIES, "second_look", listened_to)
+    words = "run --policy RUN/policy --method second_look --budget 150 --seed 0 --set epsilon=1.0 --out runs/1 --json"
+    assert cli.main(words.split()) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["executed_episodes"] == 150
+    first, again, *_ = asked
+    assert 0 < len(again) < len(first)
+    assert set(again) < set(first)
+
+    for block in blocks(README, "python"):
+        exec(compile(block, "README.md", "exec"), {})
+    seed, index, *_ = capsys.readouterr().out.split()
+    assert int(seed) in set(np.concatenate(asked))
+    assert float(index) == summary["jfi_quantiles"]["0"]
+
+
+def test_the_run_folder_holds_the_files_that_the_readme_names(tmp_path: Path) -> None:
+    section = README.read_text(encoding="utf-8").split("\n## What a run leaves behind\n")[1].split("\n## ")[0]
+    named = set(re.findall(r"^\| `([\w.]+/?)` \|", section, re.MULTILINE))
+    run = RunFolder(tmp_path / "run")
+    run.write_manifest({})
+    run.finish({})
+    assert {path.name for path in run.path.iterdir()} == named - {"journal.jsonl", "policy/"}
+
+
+# --- decisions, changelog, licence ---
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_a_decision_has_its_number_and_its_four_parts(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"# {page.stem[:3]}: ")
+    parts = ["Question", "Options", "What was measured", "Choice"]
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == parts
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    assert [int(page.stem[:3]) for page in DECISIONS] == list(range(len(DECISIONS)))
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    from epymarl_fairtest import __version__
+
+    first = re.search(r"^## \[([\d.]+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert first is not None
+    assert first.group(1) == __version__
+
+
+def test_the_licence_is_the_one_that_setup_names() -> None:
+    text = (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert "Apache License" in text
+    assert "Copyright 2026 The FairTest authors" in text
+    assert 'license="Apache-2.0"' in (ROOT / "setup.py").read_text()

@@ -1,0 +1,360 @@
+"""`fairtest=True` inside the real hosts: complete results, untouched training, and clear refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from support import JOBS, Finished
+
+from epymarl_fairtest.host.checkpoint import load_record, load_weights
+from epymarl_fairtest.pool import load_pool
+
+Results = Callable[[str], Finished]
+
+SUMMARY_KEYS = {
+    "task", "method", "preset", "seed", "theta", "executed_episodes", "executed_steps", "charged_strict",
+    "charged_paper", "evaluated", "failures", "unique_failures", "distinct_failures", "roots", "undefined", "coverage",
+    "jfi_quantiles", "wall_seconds", "cpu_seconds", "engine", "predictor", "ledger",
+}  # fmt: skip
+PREDICTOR_KEYS = {"auc_abstract", "auc_full", "d", "joint_states"}
+FILES = {
+    "manifest.json", "summary.json", "failures.npz", "failures.csv", "journal.jsonl", "policy/agent.th",
+    "policy/policy.yaml", "policy/training_pool.npz",
+}  # fmt: skip
+FALLBACK = "FairTest found no training pool beside the checkpoint"
+ALIKE = "all receive the same"
+
+TRAINED = {
+    "zoo/qmix-foraging": "foraging",
+    "zoo/qmix-spread": "spread",
+    "zoo/qmix-tag-parallel": "tag",
+    "zoo/iql-spread": "spread",
+    "zoo/iql-tag": "tag",
+    "zoo/iql-foraging": "foraging",
+    "zoo/iql_ns-foraging": "foraging",
+    "zoo/stock-foraging": "foraging",
+    "epymarl/qmix-spread": "spread",
+    "epymarl/qmix-tag": "tag",
+    "epymarl/qmix-foraging-parallel": "foraging",
+    "epymarl/iql-spread": "spread",
+    "epymarl/iql-tag": "tag",
+    "epymarl/iql-foraging": "foraging",
+    "epymarl/vdn-tag": "tag",
+    "epymarl/qmix_ns-foraging": "foraging",
+    "epymarl/iql_ns-spread": "spread",
+    "epymarl/installed": "foraging",
+    "epymarl/stock-spread-allocated": "spread",
+}
+EVALUATED = {
+    "zoo/evaluate": True,
+    "zoo/evaluate-no-pool": False,
+    "epymarl/evaluate": True,
+    "epymarl/evaluate-no-pool": False,
+}
+PAIRS = ("epymarl/qmix-spread", "epymarl/qmix-foraging-parallel", "zoo/qmix-foraging")
+
+
+def each(names: Any) -> Any:
+    """Parametrise over jobs, each with its mark."""
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.jobs(name)) for name in names])
+
+
+# --- what a run leaves behind -------------------------------------------------------------------------
+
+
+def check_run_folder(run: Path, files: set[str]) -> dict[str, Any]:
+    found = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
+    assert found == files
+    summary = json.loads((run / "summary.json").read_text())
+    assert set(summary) == SUMMARY_KEYS
+    assert set(summary["predictor"]) == PREDICTOR_KEYS
+    assert summary["executed_episodes"] == summary["charged_strict"] == summary["evaluated"] == 60
+    with np.load(run / "failures.npz", allow_pickle=False) as file:
+        failures = {name: file[name] for name in file.files}
+    with open(run / "failures.csv", newline="") as file:
+        assert len(list(csv.reader(file))) - 1 == summary["failures"]
+    assert all(len(column) == summary["failures"] for column in failures.values())
+    if failures:
+        assert (failures["jfi"] <= summary["theta"]).all()
+    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    for line in lines:
+        crc = line.pop("crc")
+        assert crc == zlib.crc32(json.dumps(line, sort_keys=True).encode())
+    assert [line["episodes"] for line in lines] == [40, 20]
+    assert sum(line["steps"] for line in lines) == summary["executed_steps"]
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert {"fairtest", "versions", "task", "settings", "seed", "command", "host", "policy_digest"} <= set(manifest)
+    return summary
+
+
+def check_sacred(done: Finished, files: set[str], summary: dict[str, Any]) -> None:
+    for name in files:
+        artifact = done.sacred / ("fairtest_" + name.replace("/", "_"))
+        assert artifact.read_bytes() == (done.run / name).read_bytes(), name
+    listed = json.loads((done.sacred / "run.json").read_text())["artifacts"]
+    assert {"fairtest_" + name.replace("/", "_") for name in files} <= set(map(str, listed))
+    info, metrics = done.info(), done.metrics()
+    for name in ("failures", "distinct_failures", "undefined", "coverage", "charged_strict", "executed_steps"):
+        assert info[f"fairtest_{name}"] == [summary[name]]
+        assert metrics[f"fairtest_{name}"]["values"] == [summary[name]]
+    assert metrics["fairtest_failure_rate"]["values"] == [summary["failures"] / 60]
+
+
+@each(TRAINED)
+def test_training_with_fairtest_leaves_a_complete_run_folder_and_sacred_artifacts(name: str, finished: Results) -> None:
+    done = finished(name)
+    assert done.code == 0, done.output
+    assert "Traceback" not in done.output
+    summary = check_run_folder(done.run, FILES)
+    assert summary["task"] == TRAINED[name]
+    check_sacred(done, FILES, summary)
+    assert "unfair episodes" in done.said
+    assert done.run.name in done.said
+
+
+@each(TRAINED)
+def test_the_saved_team_and_pool_describe_the_training(name: str, finished: Results) -> None:
+    done = finished(name)
+    record = load_record(done.run / "policy")
+    algorithm = "qmix" if name == "epymarl/installed" else JOBS[name].arguments.split()[0].removeprefix("--config=")
+    assert record.algorithm == algorithm
+    assert record.training_steps >= 200
+    assert record.test_return == pytest.approx(done.info()["test_return_mean"][-1])
+    weights = load_weights(done.run / "policy" / "agent.th")
+    assert any(key.startswith("agents.") for key in weights) == ("_ns" in algorithm)
+    pool = load_pool(done.run / "policy" / "training_pool.npz")
+    assert len(pool) > 0
+    for episode in pool:
+        steps = len(episode.actions)
+        assert 0 < steps <= record.time_limit
+        assert episode.q.shape == (steps, record.n_agents, record.n_actions)
+        assert episode.rewards.shape == (steps, record.n_agents)
+        assert ((episode.actions >= 0) & (episode.actions < record.n_actions)).all()
+        assert np.isfinite(episode.q).all()
+
+
+@each(["epymarl/qmix-foraging-parallel"])
+def test_the_pool_keeps_no_more_than_its_size(name: str, finished: Results) -> None:
+    pool = load_pool(finished(name).run / "policy" / "training_pool.npz")
+    positions = [episode.position for episode in pool]
+    assert len(positions) == len(set(positions)) == 20
+    assert max(positions) > 40
+
+
+@each(PAIRS)
+def test_the_pool_lies_beside_the_models_too(name: str, finished: Results) -> None:
+    done = finished(name)
+    beside = (done.models / "training_pool.npz").read_bytes()
+    assert beside == (done.run / "policy" / "training_pool.npz").read_bytes()
+
+
+@each(PAIRS)
+def test_the_recorded_rewards_are_those_that_training_added_up(name: str, finished: Results) -> None:
+    """The first training episode is logged alone: its return is the sum of what the agents were paid."""
+    done = finished(name)
+    if "parallel" in name:
+        pytest.skip("the parallel runner logs two episodes at once, and this pool dropped episodes")
+    first = load_pool(done.run / "policy" / "training_pool.npz")[0]
+    assert first.position == 1
+    assert first.rewards.sum() == pytest.approx(done.info()["return_mean"][0], abs=1e-9)
+
+
+@each(EVALUATED)
+def test_a_saved_team_is_tested_without_training(name: str, finished: Results) -> None:
+    done = finished(name)
+    assert done.code == 0, done.output
+    assert "Beginning training" not in done.said
+    files = FILES if EVALUATED[name] else FILES - {"policy/training_pool.npz"}
+    check_sacred(done, files, check_run_folder(done.run, files))
+    assert (FALLBACK in done.said) != EVALUATED[name]
+    assert ("FairTest uses the training pool in" in done.said) == EVALUATED[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "trained"),
+    [
+        pytest.param(a, b, marks=pytest.mark.jobs(a, b))
+        for a, b in [("zoo/evaluate", "zoo/qmix-foraging"), ("epymarl/evaluate", "epymarl/qmix-spread")]
+    ],
+)
+def test_the_tested_team_is_the_one_of_the_last_checkpoint(name: str, trained: str, finished: Results) -> None:
+    models = finished(trained).models
+    last = max((path for path in models.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    saved, tested = load_weights(last / "agent.th"), load_weights(finished(name).run / "policy" / "agent.th")
+    assert flat(saved).keys() == flat(tested).keys()
+    assert all(torch.equal(saved[key], tested[key]) for key in saved)
+    manifest = json.loads((finished(name).run / "manifest.json").read_text())
+    assert manifest["training_pool"] == len(load_pool(models / "training_pool.npz"))
+
+
+@pytest.mark.jobs("zoo/iql_ns-foraging")
+def test_runner_fairtest_needs_no_further_switch(finished: Results) -> None:
+    config = json.loads((finished("zoo/iql_ns-foraging").sacred / "config.json").read_text())
+    assert config["fairtest"] is False
+    assert config["runner"] == "fairtest"
+
+
+# --- training is not disturbed ------------------------------------------------------------------------
+
+
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested dicts and lists of a checkpoint as one dict of leaves."""
+    if isinstance(value, dict):
+        return {k: v for key, inner in value.items() for k, v in flat(inner, f"{prefix}/{key}").items()}
+    if isinstance(value, list | tuple):
+        return {k: v for i, inner in enumerate(value) for k, v in flat(inner, f"{prefix}/{i}").items()}
+    return {prefix: value}
+
+
+def checkpoints(done: Finished) -> dict[str, Any]:
+    return {
+        str(path.relative_to(done.models)): flat(torch.load(path, weights_only=True))
+        for path in sorted(done.models.rglob("*.th"))
+    }
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.jobs(n, f"{n}-off")) for n in PAIRS])
+def test_training_is_bit_identical_with_and_without_fairtest(name: str, finished: Results) -> None:
+    on, off = finished(name), finished(f"{name}-off")
+    assert off.code == 0, off.output
+    with_it, without = checkpoints(on), checkpoints(off)
+    steps = sorted({int(file.split("/")[0]) for file in without})
+    assert steps[-1] >= 3000
+    assert with_it.keys() == without.keys()
+    for file, expected in without.items():
+        assert with_it[file].keys() == expected.keys()
+        for leaf, value in expected.items():
+            same = torch.equal(with_it[file][leaf], value) if torch.is_tensor(value) else with_it[file][leaf] == value
+            assert same, f"{file}: {leaf}"
+    first, last = (without[f"{step}/agent.th"] for step in (steps[0], steps[-1]))
+    assert any(not torch.equal(first[leaf], last[leaf]) for leaf in last), "the learner never learnt"
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.jobs(n, f"{n}-off")) for n in PAIRS])
+def test_logged_statistics_are_the_same_with_and_without_fairtest(name: str, finished: Results) -> None:
+    on, off = finished(name).info(), finished(f"{name}-off").info()
+    assert len(off["loss"]) >= 3
+    assert {key: value for key, value in on.items() if not key.startswith("fairtest_")} == off
+
+
+@each([f"{name}-off" for name in PAIRS])
+def test_without_fairtest_nothing_of_it_is_in_the_results(name: str, finished: Results) -> None:
+    done = finished(name)
+    assert not done.run_folders()
+    ours = [p for p in done.folder.glob("results/**/*") if p.name.startswith(("fairtest", "training_pool"))]
+    assert ours == []
+    assert not [key for key in {**done.info(), **done.metrics()} if "fairtest" in key]
+    assert "FairTest" not in done.output
+
+
+# --- agents that all receive the same -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "allocation"),
+    [
+        pytest.param("epymarl/stock-spread", "nearest_landmark", marks=pytest.mark.jobs("epymarl/stock-spread")),
+        pytest.param("epymarl/stock-tag", "prey_distance", marks=pytest.mark.jobs("epymarl/stock-tag")),
+    ],
+)
+def test_a_reward_that_is_the_same_for_all_is_told_before_training(
+    name: str, allocation: str, finished: Results
+) -> None:
+    done = finished(name)
+    assert done.code == 0, done.output
+    assert ALIKE in done.said
+    assert done.said.index(ALIKE) < done.said.index("Beginning training")
+    assert f"fairtest_args.allocation={allocation}" in done.said
+
+
+@each(["epymarl/stock-spread-allocated", "epymarl/qmix-spread", "epymarl/qmix-tag", "zoo/iql-spread", "zoo/iql-tag"])
+def test_an_allocation_that_differs_between_agents_is_not_warned_about(name: str, finished: Results) -> None:
+    assert ALIKE not in finished(name).said
+
+
+# --- bad input ----------------------------------------------------------------------------------------
+
+REFUSED = {  # job -> what the message must hold
+    "zoo/unknown": ["fairtest_args.buget is not a setting", "Did you mean budget?"],
+    "epymarl/unknown": ["fairtest_args.buget is not a setting", "Did you mean budget?"],
+    "zoo/no-mapping": ["fairtest_args=5", "fairtest_args.NAME=VALUE"],
+    "zoo/switch": ["fairtest='false'", "True or False"],
+    "zoo/theta": ["fairtest_args.theta=1.5", "a number in (0, 1]"],
+    "zoo/budget": ["fairtest_args.budget=-5", "a whole number of at least 1"],
+    "zoo/mappo": ["'mappo' learns no Q-values", "f3", "abstraction", "qmix"],
+    "epymarl/mappo": ["'mappo' learns no Q-values", "f3", "abstraction", "qmix"],
+    "epymarl/single": ["'CartPole-v1' has a single agent"],
+    "zoo/scalar": ["pays one reward for the whole team", "one reward per agent"],
+    "epymarl/scalar": ["pays one reward for the whole team", "one reward per agent"],
+    "zoo/continuous": ["'lbforaging_odd:Continuous-v0' has continuous actions", "discrete"],
+    "epymarl/continuous": ["'lbforaging_odd:Continuous-v0' has continuous actions", "discrete"],
+    "zoo/exists": ["The run folder 'taken' already exists", "Choose another fairtest_args.out"],
+    "zoo/below-a-file": ["'plain/run'", "cannot write", "Choose another fairtest_args.out"],
+    "zoo/no-checkpoint": ["checkpoint_path='nowhere'", "does not exist"],
+    "zoo/torn-checkpoint": ["agent.th' is not a readable checkpoint"],
+    "epymarl/other-size": ["fc1.weight has shape", "fc2.weight has shape", "fc2.bias has shape"],
+}
+
+
+@each(REFUSED)
+def test_bad_input_is_refused_before_training_in_one_message(name: str, finished: Results) -> None:
+    done = finished(name)
+    assert done.code != 0
+    for part in REFUSED[name]:
+        assert part in done.said
+    assert done.said.count(REFUSED[name][0]) == 1
+    assert "Traceback" not in done.output
+    assert "Beginning training" not in done.said
+    assert not done.run_folders()
+    for file, text in JOBS[name].files.items():
+        assert (done.folder / file).read_text() == text
+
+
+@each(["zoo/exists", "zoo/below-a-file"])
+def test_a_refused_run_folder_stays_as_it_was(name: str, finished: Results) -> None:
+    done = finished(name)
+    left = {str(p.relative_to(done.folder)) for p in done.folder.rglob("*") if p.is_file() and "results" not in p.parts}
+    assert left - {"lbforaging_odd.py"} == set(JOBS[name].files)
+
+
+@each(["zoo/no-environment"])
+def test_an_unknown_environment_is_the_hosts_own_error(name: str, finished: Results) -> None:
+    done = finished(name)
+    assert done.code != 0
+    assert "Nothing" in done.said
+    assert "NameNotFound" in done.said
+    assert "recursion" not in done.said
+
+
+LATE = {  # job -> what the message must hold
+    "zoo/full": ["cannot write", "batches/00000.npz'", "File too large"],
+    "epymarl/full-pool": ["cannot write", "training_pool.npz'", "File too large"],
+    "zoo/nan": ["Q-values are not finite", "smaller learning rate"],
+}
+
+
+@each(LATE)
+def test_an_error_after_training_keeps_the_team_and_says_how_to_test_it_again(name: str, finished: Results) -> None:
+    done = finished(name)
+    assert done.code != 0
+    for part in LATE[name]:
+        assert part in done.said
+    assert "Traceback" not in done.output
+    policy = done.run / "policy"
+    assert f"The trained team is safe in '{policy.relative_to(done.folder)}'" in done.said.replace(
+        f"{done.folder}/", ""
+    )
+    assert "fairtest run --policy" in done.said
+    assert load_weights(policy / "agent.th")
+    assert yaml.safe_load((policy / "policy.yaml").read_text())["training_steps"] >= 200
+    assert not list(done.run.rglob("*.tmp")), "half-written files"
+    assert not (done.run / "summary.json").exists()
