@@ -34,6 +34,9 @@ setup(
         "mpe2>=1.1,<2",
         "lbforaging>=2.0,<3",
         "tqdm>=4.60",
+        "scipy>=1.11",
+        "scikit-learn>=1.4",
+        "moocore>=0.2",
     ],
     extras_require={
         # What PyMARLzoo+ 1.1.0 needs to run; install it itself with --no-deps (its own list pulls torchvision

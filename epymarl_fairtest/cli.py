@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from epymarl_fairtest import __version__
+from epymarl_fairtest.config import Settings
 from epymarl_fairtest.errors import FairTestError
 
 
@@ -37,6 +38,8 @@ def _parser() -> argparse.ArgumentParser:
     add_install_parser(commands)
     add_launch_parser(commands)
     _add_run_parser(commands)
+    _add_calibrate_parser(commands)
+    _add_predictor_parser(commands)
     add_doctor_parser(commands)
     return parser
 
@@ -45,37 +48,71 @@ def _add_run_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "run",
         help="test a saved team, no training framework needed",
-        epilog="example: fairtest run --policy results/fairtest/RUN/policy --method random --budget 1000 --out runs/1",
+        epilog="example: fairtest run --policy results/fairtest/RUN/policy --budget 2000 --out runs/1",
     )
-    parser.add_argument("--policy", type=Path, required=True, metavar="DIR", help="agent.th and policy.yaml")
-    parser.add_argument("--out", required=True, metavar="RUN", help="run folder to make")
-    for name, kind, text in (
-        ("method", str, "strategy that chooses the tests"),
-        ("budget", int, "episodes it may spend"),
-        ("seed", int, "root seed"),
-        ("preset", str, "quick, paper or strict"),
-    ):
-        parser.add_argument(f"--{name}", type=kind, help=text)
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    _add_team_arguments(parser, required=False)
+    parser.add_argument("--out", metavar="RUN", help="run folder to make")
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with an interrupted run, its own settings")
+    parser.add_argument("--method", help="strategy that chooses the tests")
+    parser.add_argument("--budget", type=int, help="episodes it may spend")
     parser.set_defaults(func=_run)
 
 
-def _run(args: argparse.Namespace) -> int:
-    import torch
+def _add_calibrate_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "calibrate",
+        help="find the threshold that calls a given share of random executions unfair",
+        epilog="example: fairtest calibrate --policy results/fairtest/RUN/policy --quantile 0.05",
+    )
+    _add_team_arguments(parser)
+    parser.add_argument("--quantile", type=float, help="share of the random executions to call unfair (0.05)")
+    parser.set_defaults(func=_calibrate)
 
+
+def _add_predictor_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "predictor",
+        help="how well the fairness predictor knows a team: cross-validated AUC",
+        epilog="example: fairtest predictor --policy results/fairtest/RUN/policy --episodes 2500",
+    )
+    _add_team_arguments(parser)
+    parser.add_argument("--episodes", type=int, default=2500, help="random executions to learn from (2500)")
+    parser.set_defaults(func=_predictor)
+
+
+def _add_team_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    parser.add_argument("--policy", type=Path, required=required, metavar="DIR", help="agent.th and policy.yaml")
+    parser.add_argument("--seed", type=int, help="root seed")
+    parser.add_argument("--preset", help="quick, paper or strict")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def _settings(args: argparse.Namespace) -> tuple[Settings, dict[str, Any]]:
     from epymarl_fairtest.config import parse_assignment, settings
+
+    given = dict(parse_assignment(text) for text in args.set)
+    for name in ("method", "budget", "seed", "preset", "out", "quantile"):
+        if getattr(args, name, None) is not None:
+            given[name] = getattr(args, name)
+    return settings(given), given
+
+
+def _warn(message: str) -> None:
+    print(f"fairtest: {message}", file=sys.stderr)
+
+
+def _run(args: argparse.Namespace) -> int:
     from epymarl_fairtest.run import check_method, run, summary_table
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.subject import saved_subject
 
-    given = dict(parse_assignment(text) for text in args.set)
-    for name in ("method", "budget", "seed", "preset", "out"):
-        if getattr(args, name) is not None:
-            given[name] = getattr(args, name)
-    chosen = settings(given)
+    if args.resume:
+        return _resume(args)
+    if not (args.policy and args.out):
+        raise FairTestError("fairtest run needs --policy DIR and --out RUN, or --resume RUN.")
+    chosen, given = _settings(args)
     check_method(chosen)
-    torch.set_num_threads(1)
     subject = saved_subject(args.policy, given.get("allocation"))
     out = Path(args.out)
     summary = run(
@@ -85,7 +122,73 @@ def _run(args: argparse.Namespace) -> int:
         seed=chosen.seed or 0,
         command=" ".join(["fairtest", *sys.argv[1:]]),
         terminal=sys.stderr.isatty(),
-        warn=lambda message: print(f"fairtest: {message}", file=sys.stderr),
+        warn=_warn,
     )
     print(json.dumps(summary) if args.json else summary_table(summary, out))
+    return 0
+
+
+def _resume(args: argparse.Namespace) -> int:
+    """The interrupted run again with its own settings: it ends as if nothing had happened."""
+    from epymarl_fairtest.config import settings
+    from epymarl_fairtest.run import run, summary_table
+    from epymarl_fairtest.store.run import RunFolder
+    from epymarl_fairtest.subject import saved_subject
+
+    folder = RunFolder.resume(args.resume)
+    manifest = folder.manifest()
+    chosen = settings(manifest["settings"])
+    policy = args.policy or next(
+        (place for place in (folder.path / "policy", Path(manifest.get("policy", ""))) if (place / "agent.th").is_file()),
+        None,
+    )
+    if policy is None:
+        raise FairTestError(f"The team of {str(folder.path)!r} is not where it was; give its folder with --policy.")
+    subject = saved_subject(policy, chosen.allocation if chosen.allocation != "env" else None)
+    if subject.origin["policy_digest"] != manifest["policy_digest"]:
+        raise FairTestError(
+            f"The team in {str(policy)!r} is not the one that {str(folder.path)!r} tested (other weights)."
+            " Give the right folder with --policy."
+        )
+    summary = run(
+        subject,
+        chosen,
+        folder,
+        seed=manifest["seed"],
+        command=manifest["command"],
+        terminal=sys.stderr.isatty(),
+        warn=_warn,
+    )
+    print(json.dumps(summary) if args.json else summary_table(summary, folder.path))
+    return 0
+
+
+def _calibrate(args: argparse.Namespace) -> int:
+    from epymarl_fairtest.ledger import Ledger
+    from epymarl_fairtest.run import calibrate, make_engine
+    from epymarl_fairtest.subject import saved_subject
+
+    chosen, given = _settings(args)
+    subject = saved_subject(args.policy, given.get("allocation"))
+    theta = calibrate(subject, chosen, make_engine(subject, chosen), chosen.seed or 0, Ledger())
+    result = {"theta": theta, "index": chosen.index, "quantile": chosen.quantile, "episodes": chosen.calibration_episodes}
+    if args.json:
+        print(json.dumps(result))
+    else:
+        print(
+            f"theta = {theta:.4f}: {chosen.quantile:.1%} of {chosen.calibration_episodes} random executions have an"
+            f" index ({chosen.index}) of at most that. The task's own threshold is {subject.task.theta:g}."
+        )
+    return 0
+
+
+def _predictor(args: argparse.Namespace) -> int:
+    from epymarl_fairtest.predictor.report import predictor_report
+    from epymarl_fairtest.subject import saved_subject
+
+    chosen, given = _settings(args)
+    if args.episodes < 50:
+        raise FairTestError(f"--episodes {args.episodes} is too few to cross-validate; it must be at least 50.")
+    report = predictor_report(saved_subject(args.policy, given.get("allocation")), chosen, args.episodes)
+    print(json.dumps(report.as_dict()) if args.json else str(report))
     return 0

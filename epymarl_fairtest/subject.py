@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import torch
 
 from epymarl_fairtest.engine.world import BareWorld
 from epymarl_fairtest.errors import FairTestError
@@ -19,6 +20,7 @@ from epymarl_fairtest.tasks import resolve_allocation, task_for
 
 def saved_subject(folder: Path, allocation: str | None) -> Subject:
     """The team in `folder`; `allocation` None means the one it was tested with in training."""
+    torch.set_num_threads(1)  # more threads may split a product differently, and collapse on a shared machine
     record = load_record(folder)
     env = make_environment(record)
     spaces = getattr(env.action_space, "spaces", ())

@@ -83,6 +83,14 @@ class RunFolder:
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         write_json(self.path / "manifest.json", {"format": FORMAT, **manifest})
 
+    def manifest(self) -> dict[str, Any]:
+        try:
+            manifest = json.loads((self.path / "manifest.json").read_text())
+            manifest["settings"], manifest["seed"], manifest["command"], manifest["policy_digest"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise FairTestError(f"{str(self.path / 'manifest.json')!r} is damaged ({error!r}).") from error
+        return manifest
+
     def save_batch(
         self, number: int, purpose: str, episodes: Episodes, index: NDArray[np.float64], failing: NDArray[np.bool_]
     ) -> None:
