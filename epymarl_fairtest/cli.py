@@ -88,14 +88,16 @@ def _add_team_arguments(parser: argparse.ArgumentParser, required: bool = True) 
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
-def _settings(args: argparse.Namespace) -> tuple[Settings, dict[str, Any]]:
+def _settings(args: argparse.Namespace) -> Settings:
     from epymarl_fairtest.config import parse_assignment, settings
+    from epymarl_fairtest.host.checkpoint import load_record
 
     given = dict(parse_assignment(text) for text in args.set)
     for name in ("method", "budget", "seed", "preset", "out", "quantile"):
         if getattr(args, name, None) is not None:
             given[name] = getattr(args, name)
-    return settings(given), given
+    given.setdefault("allocation", load_record(args.policy).allocation)
+    return settings(given)
 
 
 def _warn(message: str) -> None:
@@ -111,9 +113,9 @@ def _run(args: argparse.Namespace) -> int:
         return _resume(args)
     if not (args.policy and args.out):
         raise FairTestError("fairtest run needs --policy DIR and --out RUN, or --resume RUN.")
-    chosen, given = _settings(args)
+    chosen = _settings(args)
     check_method(chosen)
-    subject = saved_subject(args.policy, given.get("allocation"))
+    subject = saved_subject(args.policy, chosen.allocation)
     out = Path(args.out)
     summary = run(
         subject,
@@ -144,7 +146,7 @@ def _resume(args: argparse.Namespace) -> int:
     )
     if policy is None:
         raise FairTestError(f"The team of {str(folder.path)!r} is not where it was; give its folder with --policy.")
-    subject = saved_subject(policy, chosen.allocation if chosen.allocation != "env" else None)
+    subject = saved_subject(policy, chosen.allocation)
     if subject.origin["policy_digest"] != manifest["policy_digest"]:
         raise FairTestError(
             f"The team in {str(policy)!r} is not the one that {str(folder.path)!r} tested (other weights)."
@@ -168,8 +170,8 @@ def _calibrate(args: argparse.Namespace) -> int:
     from epymarl_fairtest.run import calibrate, make_engine
     from epymarl_fairtest.subject import saved_subject
 
-    chosen, given = _settings(args)
-    subject = saved_subject(args.policy, given.get("allocation"))
+    chosen = _settings(args)
+    subject = saved_subject(args.policy, chosen.allocation)
     theta = calibrate(subject, chosen, make_engine(subject, chosen), chosen.seed or 0, Ledger())
     result = {"theta": theta, "index": chosen.index, "quantile": chosen.quantile, "episodes": chosen.calibration_episodes}
     if args.json:
@@ -186,9 +188,9 @@ def _predictor(args: argparse.Namespace) -> int:
     from epymarl_fairtest.predictor.report import predictor_report
     from epymarl_fairtest.subject import saved_subject
 
-    chosen, given = _settings(args)
+    chosen = _settings(args)
     if args.episodes < 50:
         raise FairTestError(f"--episodes {args.episodes} is too few to cross-validate; it must be at least 50.")
-    report = predictor_report(saved_subject(args.policy, given.get("allocation")), chosen, args.episodes)
+    report = predictor_report(saved_subject(args.policy, chosen.allocation), chosen, args.episodes)
     print(json.dumps(report.as_dict()) if args.json else str(report))
     return 0

@@ -109,7 +109,7 @@ class Settings:
     )
     epsilon: float = setting(between(0, 1), "probability of a random action per agent and step (epsilon_greedy)")
     temperature: float = setting(
-        between(0, 1e6, open_low=True), "softmax temperature, in units of the median Q range of the step"
+        between(0, 1e6, open_low=True), "softmax temperature, in units of the Q range of that agent at that step"
     )
     rounds: int = setting(whole(1), "rounds of the search, each with a candidate pool of its own (R)")
     generations: int = setting(whole(0), "generations per round (G)")
@@ -222,9 +222,19 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not equals or not name:
         raise FairTestError(f"--set {text!r} is not NAME=VALUE; for example --set theta=0.8")
     try:
-        return name, yaml.safe_load(value)
+        parsed = yaml.safe_load(value)
+        return name, float(parsed) if isinstance(parsed, str) and _is_float(parsed) else parsed
     except yaml.YAMLError as error:
         raise FairTestError(f"--set {text!r}: the value is not YAML ({error.__class__.__name__})") from error
+
+
+def _is_float(text: str) -> bool:
+    """YAML takes 1e-3 for text."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text[:1].isdigit()
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from epymarl_fairtest.run import Subject
 from epymarl_fairtest.tasks import resolve_allocation, task_for
 
 
-def saved_subject(folder: Path, allocation: str | None) -> Subject:
-    """The team in `folder`; `allocation` None means the one it was tested with in training."""
+def saved_subject(folder: Path, allocation: str) -> Subject:
+    """The team in `folder`, judged on `allocation`."""
     torch.set_num_threads(1)  # more threads may split a product differently, and collapse on a shared machine
     record = load_record(folder)
     env = make_environment(record)
@@ -30,7 +30,7 @@ def saved_subject(folder: Path, allocation: str | None) -> Subject:
             " needs at least two agents with discrete actions each."
         )
     task = task_for(env)
-    allocate = resolve_allocation(task, allocation or record.allocation)
+    allocate = resolve_allocation(task, allocation)
     counts = np.array([space.n for space in spaces])
     obs_size = max(gymnasium.spaces.flatdim(space) for space in env.observation_space)
     policy = load_policy(

@@ -46,6 +46,8 @@ def declare_settings(experiment: Any) -> None:
     the names in `fairtest_args` itself, with a better message.
     """
     experiment.add_config({"fairtest": False, "fairtest_args": {}})
+    # In front of the host's own configuration: a configuration file may set them too.
+    experiment.configurations.insert(0, experiment.configurations.pop())
 
     @experiment.capture
     def fairtest_settings(fairtest: Any, fairtest_args: Any, env_args: Any) -> None: ...

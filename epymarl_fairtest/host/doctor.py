@@ -205,7 +205,7 @@ def _about_checkout(machine: Machine, checkout: Path | None) -> Iterator[Finding
             "warning",
             "evaluate=True render=True raises on MPE: src/envs/pz_wrapper.py passes a mode that render() "
             "does not take any more",
-            "keep render=False; FairTest's report draws the episodes itself",
+            "keep render=False",
         )
     if "parsed = []" in _text(checkout, "src/components/episode_buffer.py"):
         yield Finding(

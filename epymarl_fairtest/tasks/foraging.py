@@ -139,7 +139,7 @@ def make_foraging_env(**settings: Any) -> Any:
         raise FairTestError("lbforaging is not installed: run `pip install lbforaging`.") from error
 
     class LeanForagingEnv(ForagingEnv):  # in here: importing lbforaging takes a while
-        """Upstream's rules; a reset forgets the last episode, and observations cost a tenth."""
+        """Upstream's rules; a reset forgets the last episode, and observations cost a fifth."""
 
         def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
             _forget(self)
