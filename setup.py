@@ -34,6 +34,7 @@ setup(
         "mpe2>=1.1,<2",
         "lbforaging>=2.0,<3",
         "tqdm>=4.60",
+        "numba>=0.60",
         "scipy>=1.11",
         "scikit-learn>=1.4",
         "moocore>=0.2",

@@ -172,7 +172,7 @@ def _calibrate(args: argparse.Namespace) -> int:
 
     chosen = _settings(args)
     subject = saved_subject(args.policy, chosen.allocation)
-    theta = calibrate(subject, chosen, make_engine(subject, chosen), chosen.seed or 0, Ledger())
+    theta = calibrate(subject, chosen, make_engine(subject, chosen, _warn), chosen.seed or 0, Ledger())
     result = {"theta": theta, "index": chosen.index, "quantile": chosen.quantile, "episodes": chosen.calibration_episodes}
     if args.json:
         print(json.dumps(result))
@@ -191,6 +191,6 @@ def _predictor(args: argparse.Namespace) -> int:
     chosen = _settings(args)
     if args.episodes < 50:
         raise FairTestError(f"--episodes {args.episodes} is too few to cross-validate; it must be at least 50.")
-    report = predictor_report(saved_subject(args.policy, chosen.allocation), chosen, args.episodes)
+    report = predictor_report(saved_subject(args.policy, chosen.allocation), chosen, args.episodes, _warn)
     print(json.dumps(report.as_dict()) if args.json else str(report))
     return 0

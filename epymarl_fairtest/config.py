@@ -142,8 +142,12 @@ class Settings:
     d: float | None = setting(
         between(0, 1e12, open_low=True, optional=True), "abstraction level; null: by out-of-bag AUC"
     )
-    workers: int = setting(whole(1), "threads that grow the predictor's forest; the result does not depend on it")
-    engine: str = setting(one_of("auto", "lockstep"), "what executes episodes")
+    workers: int = setting(whole(1), "threads of the twin engine and of the predictor's forest; results do not depend on it")
+    engine: str = setting(
+        one_of("auto", "twin", "lockstep"),
+        "what executes episodes: the real environments (lockstep), their compiled twins, or the twins if they prove"
+        " equal (auto)",
+    )
     batch: int = setting(whole(1), "tests per batch of the random strategy")
     seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
     training_pool: int = setting(

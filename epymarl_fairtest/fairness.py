@@ -22,10 +22,7 @@ def totals(rewards: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def jfi(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """Jain's Fairness Index (Eq. jfi) over the last axis; NaN where nobody received anything."""
-    x = np.asarray(x, dtype=np.float64)
-    # The index does not change with scale; dividing by the largest keeps the squares finite.
-    largest = np.abs(x).max(axis=-1, keepdims=True)
-    x = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
+    x = _scaled(x)
     squares = x.shape[-1] * (x * x).sum(axis=-1)
     return np.divide(x.sum(axis=-1) ** 2, squares, out=np.full_like(squares, np.nan), where=squares > 0)
 
@@ -38,7 +35,7 @@ def judge(index: NDArray[np.float64], theta: float) -> NDArray[np.int8]:
 
 def gini_index(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 minus the Gini coefficient, scaled so that a single receiver gets 0."""
-    x = np.asarray(x, dtype=np.float64)
+    x = _scaled(x)
     gaps = np.abs(x[..., :, None] - x[..., None, :]).sum(axis=(-2, -1))
     size = 2 * (x.shape[-1] - 1) * np.abs(x).sum(axis=-1)
     return np.clip(1 - _ratio(gaps, size), 0, 1)
@@ -46,7 +43,7 @@ def gini_index(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def min_max_index(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """What the agent with least received over what the one with most did, in size; 0 for mixed signs."""
-    x = np.asarray(x, dtype=np.float64)
+    x = _scaled(x)
     size = np.abs(x)
     mixed = (x > 0).any(axis=-1) & (x < 0).any(axis=-1)
     return np.where(mixed, 0.0, _ratio(size.min(axis=-1), size.max(axis=-1)))
@@ -54,11 +51,18 @@ def min_max_index(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def cv_index(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """1 minus the coefficient of variation over its largest value √(N-1) for rewards of one sign."""
-    x = np.asarray(x, dtype=np.float64)
+    x = _scaled(x)
     nothing = (x == 0).all(axis=-1)
     mean = np.abs(x.mean(axis=-1))
     variation = np.divide(x.std(axis=-1), mean, out=np.full(mean.shape, np.inf), where=mean > 0)
     return np.where(nothing, np.nan, np.clip(1 - variation / np.sqrt(x.shape[-1] - 1), 0, 1))
+
+
+def _scaled(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """No index changes with scale; dividing by the largest keeps squares and sums finite and above zero."""
+    x = np.asarray(x, dtype=np.float64)
+    largest = np.abs(x).max(axis=-1, keepdims=True)
+    return np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
 
 
 def _ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,9 +8,9 @@ The key is drawn before the episode runs, so the hook only records episodes that
 from __future__ import annotations
 
 import heapq
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,18 +79,38 @@ class TrainingPool:
         write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
 
 
+def _fit(*arrays: NDArray[Any]) -> bool:
+    """Do these arrays describe episodes, one after the other?"""
+    position, length, q, actions, rewards = arrays
+    if position.shape != length.shape or length.ndim != 1 or any(a.dtype.kind not in "iuf" for a in arrays):
+        return False
+    if not len(length):
+        return True  # a pool of size 0
+    return (
+        {position.dtype.kind, length.dtype.kind, actions.dtype.kind} <= {"i", "u"}
+        and int(length.min()) > 0
+        and q.ndim == 3
+        and len(q) == int(length.sum())
+        and actions.shape == rewards.shape == q.shape[:2]
+    )
+
+
 def load_pool(path: Path) -> list[TrainingEpisode]:
     try:
         with np.load(path, allow_pickle=False) as file:
             position, length = file["position"], file["length"]
             q, actions, rewards = file["q"], file["actions"], file["rewards"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged archive fails in zipfile, zlib, tokenize and elsewhere
         raise FairTestError(
-            f"{str(path)!r} is not a training pool ({error}). Remove it to test without one, or train again."
+            f"{str(path)!r} is not a training pool ({type(error).__name__}: {error}). Remove it to test without one,"
+            " or train again."
         ) from error
+    if not _fit(position, length, q, actions, rewards):
+        raise FairTestError(
+            f"{str(path)!r} is not a training pool: its arrays do not fit together. Remove it to test without one,"
+            " or train again."
+        )
     ends = np.cumsum(length)
-    if len(length) and not (len(q) == len(actions) == len(rewards) == ends[-1] and len(position) == len(length)):
-        raise FairTestError(f"{str(path)!r} is not a training pool: its arrays do not fit together.")
     starts = ends - length
     return [
         TrainingEpisode(int(i), q[a:b], actions[a:b], rewards[a:b])

@@ -48,6 +48,8 @@ class Subject:
     make_world: Callable[[], World]
     available: NDArray[np.bool_]  # (agents, actions)
     limit: int
+    environment: Any = None  # one of the environments, for the engine to look at
+    allocation: str = "env"
     pool: Sequence[TrainingEpisode] = ()  # sample of its training episodes
     origin: dict[str, Any] = field(default_factory=dict)  # where it comes from, for the manifest
 
@@ -80,11 +82,37 @@ def check_method(settings: Settings) -> None:
         plan_of(settings)
 
 
-def make_engine(subject: Subject, settings: Settings) -> Engine:
+def make_engine(subject: Subject, settings: Settings, warn: Callable[[str], None]) -> Engine:
+    """The twin of the environment where there is one and it proves itself, the environment itself otherwise."""
     how = Execution(settings.execution, settings.epsilon, settings.temperature, subject.available)
-    return Lockstep(
-        subject.make_world, subject.policy, how, limit=subject.limit, state_size=subject.task.state_size
-    )
+    size = {"limit": subject.limit, "state_size": subject.task.state_size}
+    real = Lockstep(subject.make_world, subject.policy, how, **size)
+    if settings.engine == "lockstep":
+        return real
+    try:
+        from epymarl_fairtest.engine.twin import Twin, prove, twin_of
+    except ImportError as error:  # numba
+        if settings.engine == "twin":
+            raise FairTestError(f"engine=twin needs numba ({error}): pip install numba, or use engine=auto.") from error
+        return real
+    kernel = twin_of(subject.environment, subject.task, subject.allocation) if subject.environment else None
+    if kernel is None:
+        if settings.engine == "twin":
+            raise FairTestError(
+                f"engine=twin: there is no twin of {subject.origin.get('key', subject.task.name)!r} with"
+                f" allocation={subject.allocation!r}; use engine=auto or lockstep. Twins exist for mpe-spread-v0"
+                " (nearest_landmark), mpe-tag-v0 (prey_distance, prey fairtest or still) and foraging with full sight."
+            )
+        return real
+    threads = settings.workers if subject.policy.thread_safe else 1
+    twin = Twin(kernel, subject.policy, how, **size, threads=threads)
+    if settings.engine == "auto" and not prove(twin, real, subject.task.state_size):
+        warn(
+            "The compiled twin does not agree bit for bit with the real environment on this machine: FairTest uses"
+            " the real one (engine=lockstep), which is slower. Please report the versions in manifest.json."
+        )
+        return real
+    return twin
 
 
 def run(
@@ -99,7 +127,7 @@ def run(
 ) -> dict[str, Any]:
     """Test the team; return the summary that was written to `folder`."""
     clock, ledger = Clock.start(), Ledger()
-    task, engine = subject.task, make_engine(subject, settings)
+    task, engine = subject.task, make_engine(subject, settings, warn)
     if settings.theta == "auto":
         theta = calibrate(subject, settings, engine, seed, ledger)
     else:

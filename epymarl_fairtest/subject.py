@@ -45,6 +45,8 @@ def saved_subject(folder: Path, allocation: str) -> Subject:
         ),
         available=np.arange(counts.max()) < counts[:, None],
         limit=record.time_limit,
+        environment=env,
+        allocation=allocation,
         pool=pool,
         origin={
             "host": record.host,

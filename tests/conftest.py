@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+import torch
 from support import NO_CHECKOUT, Finished, Workshop, stock_copy
 
 from epymarl_fairtest.host.checkout import known_checkout
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    torch.set_num_threads(1)  # as FairTest does: more threads only collapse on a shared machine
     config.addinivalue_line("markers", "jobs(*names): the training runs (support.JOBS) that a test looks at")
 
 

@@ -41,13 +41,14 @@ TESTS = Path(__file__).resolve().parent
 
 SHORT = (
     "use_cuda=False seed=1 t_max=200 batch_size=4 test_nepisode=2 epsilon_anneal_time=1000"
-    " fairtest_args.budget=60 fairtest_args.batch=40"
+    " fairtest_args.method=random fairtest_args.budget=60 fairtest_args.batch=40"
 )
 LONG = (
     "t_max=3000 batch_size=8 save_model=True save_model_interval=500 test_interval=1500 test_nepisode=2"
     " log_interval=500 runner_log_interval=500 learner_log_interval=500"
 )
 PARALLEL = "runner=parallel batch_size_run=2"
+SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=300"
 ON = "fairtest=True"
 
 ODD_ENVIRONMENTS = '''
@@ -145,7 +146,7 @@ def _jobs() -> dict[str, Job]:
         # Algorithms, tasks and runners:
         Job("zoo/qmix-tag-parallel", f"--config=qmix --env-config=fairtest_pp with {ON} {SHORT} {PARALLEL}"),
         Job("zoo/qmix-spread", f"--config=qmix --env-config=fairtest_mpe with {ON} {SHORT}"),
-        Job("zoo/iql-spread", f"--config=iql --env-config=fairtest_mpe with {ON} {SHORT}"),
+        Job("zoo/iql-spread", f"--config=iql --env-config=fairtest_mpe with {ON} {SHORT} {SEARCH}"),
         Job("zoo/iql-tag", f"--config=iql --env-config=fairtest_pp with {ON} {SHORT}"),
         Job("zoo/iql-foraging", f"--config=iql --env-config=fairtest_lbf with {ON} {SHORT}"),
         Job("zoo/iql_ns-foraging", f"--config=iql_ns --env-config=fairtest_lbf with runner=fairtest {SHORT}"),
@@ -318,7 +319,7 @@ class Workshop:
         for name, text in job.files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-        environment = child_environment(self._root, PYTHONPATH=str(folder))
+        environment = child_environment(self._root, folder)
         if job.host == "epymarl":
             assert self._checkout is not None
             shutil.copytree(self._checkout / "src", folder / "src")
@@ -367,10 +368,11 @@ LIMITED = (
 """Every file of the child may have at most that many bytes: a real OSError where the disk would be full."""
 
 
-def child_environment(private: Path, **more: str) -> dict[str, str]:
+def child_environment(private: Path, *modules: Path, **more: str) -> dict[str, str]:
     """This environment without the user's checkout; wide lines, because PyMARLzoo+ folds them."""
     kept = {name: value for name, value in os.environ.items() if name not in ("EPYMARL_HOME", "XDG_CONFIG_HOME")}
-    return {**kept, "XDG_CONFIG_HOME": str(private / "config"), "COLUMNS": "1000", **more}
+    path = os.pathsep.join([*map(str, modules), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**kept, "XDG_CONFIG_HOME": str(private / "config"), "COLUMNS": "1000", "PYTHONPATH": path, **more}
 
 
 def stock_copy(checkout: Path, root: Path) -> Path:

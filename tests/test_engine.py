@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,8 @@ def test_more_tests_than_one_chunk_are_executed_in_their_order() -> None:
 
 def test_two_processes_with_different_hash_seeds_give_the_same_episodes() -> None:
     def digests(hash_seed: str) -> str:
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(TESTS)}
+        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
         command = [sys.executable, "-W", "ignore", "-c", "import support; support.print_digests()"]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
@@ -167,8 +169,7 @@ def test_the_memory_matters_when_an_episode_is_restored() -> None:
 
 def test_a_shift_reads_the_stream_further_on() -> None:
     tests = some_tests("spread", 8)
-    moved = tests.take(slice(None))
-    moved.shift[:] = 3
+    moved = replace(tests, shift=np.full(8, 3, np.int32))
     plain, shifted = engine_of("spread").execute(tests), engine_of("spread").execute(moved)
     assert plain.actions.tobytes() != shifted.actions.tobytes()
     assert plain.states[:, 0].tobytes() == shifted.states[:, 0].tobytes()

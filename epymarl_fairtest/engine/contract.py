@@ -25,6 +25,7 @@ class Policy(Protocol):
     n_actions: int
     obs_size: int
     hidden_size: int  # 0: the agents have no memory
+    thread_safe: bool  # may several threads ask at once?
 
     def forward(
         self, obs: NDArray[np.float32], last: NDArray[np.int16], hidden: NDArray[np.float32]

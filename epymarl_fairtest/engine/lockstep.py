@@ -58,8 +58,10 @@ class Lockstep:
             at = step[rows]
             obs = np.stack([worlds[row].obs for row in rows])
             q, hidden[rows] = policy.forward(obs, last[rows], hidden[rows])
-            if not np.isfinite(q).all():
-                raise not_finite(int(tests.root_seed[rows[0]]), int(at[0]))
+            finite = np.isfinite(q).all(axis=(1, 2))
+            if not finite.all():
+                bad = int(finite.argmin())
+                raise not_finite(int(tests.root_seed[rows[bad]]), int(at[bad]))
             actions = choose(q, tests.stream[rows], at + tests.shift[rows], how)
             if tests.forced is not None:
                 forced = tests.forced[rows, at]

@@ -401,7 +401,7 @@ def add_install_parser(subparsers: "argparse._SubParsersAction[argparse.Argument
         "src/config/envs. --uninstall gives every byte back.",
         epilog="example:\n"
         "  fairtest install ~/epymarl\n"
-        "  cd ~/epymarl && python src/main.py --config=iql --env-config=gymma fairtest=True ...",
+        "  cd ~/epymarl && python src/main.py --config=iql --env-config=gymma with fairtest=True ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

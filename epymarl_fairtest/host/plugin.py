@@ -363,6 +363,8 @@ class Plugin:
             make_world=lambda: HostWorld(self._make_wrapper(), self.task, self._host, self.settings.allocation),
             available=self._available,
             limit=self._limit,
+            environment=self._make_wrapper()._env,
+            allocation=self.settings.allocation,
             pool=pool,
             origin={
                 "host": self._host.name,

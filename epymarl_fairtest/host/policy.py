@@ -42,6 +42,7 @@ class _ChunkedPolicy:
     n_actions: int
     obs_size: int
     hidden_size: int
+    thread_safe = True
 
     def forward(self, obs: Q, last: NDArray[np.int16], hidden: Q) -> tuple[Q, Q]:
         q = np.empty((len(obs), self.n_agents, self.n_actions), np.float32)
@@ -116,6 +117,8 @@ class NetworkPolicy(_ChunkedPolicy):
 
 class ControllerPolicy(_ChunkedPolicy):
     """The host's live multi-agent controller, asked through its own `forward`."""
+
+    thread_safe = False  # it keeps the hidden states of the rows it was last asked about
 
     def __init__(self, mac: Any, new_batch: Any, args: Any, obs_size: int) -> None:
         self._mac = mac

@@ -21,7 +21,8 @@ _MULTIPLIERS = rng.named(0, "joint states").integers(0, 2**63, 4096, dtype=np.ui
 
 def joint_states(q: NDArray[np.float32], d: float) -> NDArray[np.uint64]:
     """The name of the joint abstract state of each step: q (steps, agents, actions) to (steps,)."""
-    rounded = np.ceil(q.reshape(len(q), -1) / np.float64(d)).astype(np.int64).view(np.uint64)
+    flat = q.reshape(len(q), q.shape[1] * q.shape[2])  # not -1: there may be no step at all
+    rounded = np.ceil(flat / np.float64(d)).astype(np.int64).view(np.uint64)
     with np.errstate(over="ignore"):
         return rng.mix(rounded @ _MULTIPLIERS[: rounded.shape[1]])
 

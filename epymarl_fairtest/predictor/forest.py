@@ -38,7 +38,7 @@ class Predictor:
 
     def fair_probability(self, traces: Traces) -> NDArray[np.float64]:
         """P(fair | e) for each episode."""
-        if self.forest is None:
+        if self.forest is None or not len(traces):
             return np.full(len(traces), self.constant)
         matrix = features(traces, self.abstraction, self.scale, self.buckets)[:, self.columns]
         return self.forest.predict_proba(matrix)[:, list(self.forest.classes_).index(True)]
@@ -116,7 +116,9 @@ def _forest(fair: NDArray[np.bool_], seed: int, workers: int) -> RandomForestCla
 def _fit(matrix: sparse.csc_matrix, fair: NDArray[np.bool_], seed: int, workers: int) -> RandomForestClassifier:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # some episodes are in every bag: they are left out of the AUC
-        return _forest(fair, seed, workers).set_params(oob_score=True).fit(matrix, fair)
+        forest = _forest(fair, seed, workers).set_params(oob_score=True).fit(matrix, fair)
+    # Threads would add up the trees' votes in the order in which they finish: the last bit would be luck.
+    return forest.set_params(n_jobs=1)
 
 
 def out_of_bag_auc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> float:

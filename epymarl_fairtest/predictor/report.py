@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -47,14 +48,16 @@ class PredictorReport:
         return "\n".join(lines)
 
 
-def predictor_report(subject: Subject, settings: Settings, episodes: int) -> PredictorReport:
+def predictor_report(
+    subject: Subject, settings: Settings, episodes: int, warn: Callable[[str], None]
+) -> PredictorReport:
     """Train and cross-validate on the team's training pool and random executions."""
     seed = settings.seed or 0
     if settings.theta == "auto":
         raise FairTestError("theta=auto is for runs; find the number with fairtest calibrate and give it here.")
     theta = subject.task.theta if settings.theta is None else float(settings.theta)
     tests = random_tests(episodes, subject.task.state_size, rng.named(seed, "fairtest", "predictor"))
-    executed = traces_of(make_engine(subject, settings).execute(tests))
+    executed = traces_of(make_engine(subject, settings, warn).execute(tests))
     traces = Traces.concatenate([*([traces_of_pool(subject.pool)] if subject.pool else []), executed])
     fair = ~(INDICES[settings.index](traces.received) <= theta)
     unfair = int((~fair).sum())

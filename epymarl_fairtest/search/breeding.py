@@ -63,11 +63,11 @@ class Breeding:
         return Population(splices.episodes, scores, kept.next_number + np.arange(len(unknown)))
 
     def prioritise(self, candidates: Population) -> Population:
-        """ParetoSelect on the predictive objectives; without prioritisation simply the first ones."""
+        """ParetoSelect on the predictive objectives; without them, or prioritisation, simply the first ones."""
         size, settings = self._plan.population, self._context.settings
-        if not settings.prioritise:
-            return candidates.take(np.arange(min(size, len(candidates))))
         predictive = self._fitness.active(candidates.scores, ("f2", "f3"))
+        if not settings.prioritise or not predictive.shape[1]:
+            return candidates.take(np.arange(min(size, len(candidates))))
         rows = pareto_select(predictive, candidates.scores[:, 2], size, self._plan.cap, settings.fill)
         return candidates.take(rows)
 

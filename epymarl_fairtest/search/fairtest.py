@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-import numpy as np
-
 from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.campaign import Context, Request, Strategy
 from epymarl_fairtest.episode import Episodes

@@ -21,15 +21,17 @@ def uncovered(scores: Scores, goals: NDArray[np.float64]) -> NDArray[np.bool_]:
 def preference_ranks(scores: Scores, goals: NDArray[np.float64], size: int) -> NDArray[np.int64]:
     """The front of each candidate: 0 for the best on an uncovered objective, then non-dominated fronts.
 
-    Ties for the best go to the candidate that is better on the other objectives, added up, and then to the
-    first one; one candidate can be the best on several objectives.
+    Ties for the best go to the candidate that misses fewer values, then to the one that is better on the other
+    objectives, added up, and then to the first one; one candidate can be the best on several objectives.
     """
     columns = scores[:, uncovered(scores, goals)]
     rank = np.ones(len(scores), np.int64)
     if not columns.shape[1]:
         return rank
-    others = np.minimum(scores, 1e300).sum(axis=1)
-    best = [int(np.lexsort((np.arange(len(scores)), others, column))[0]) for column in columns.T]
+    there = np.isfinite(scores)
+    missing, others = (~there).sum(axis=1), np.where(there, scores, 0.0).sum(axis=1)
+    known = [column for column in columns.T if np.isfinite(column).any()]  # a missing value is never best
+    best = [int(np.lexsort((np.arange(len(scores)), others, missing, column))[0]) for column in known]
     rest = np.setdiff1d(np.arange(len(scores)), best)
     rank[best] = 0
     if len(set(best)) < size and len(rest):

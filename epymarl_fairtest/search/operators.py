@@ -103,7 +103,7 @@ def crossover(
         a = draw(missing)
         step_a = random_step(population.length[a], rng, first=1)
         b, step_b = joints.partner(a, step_a, rng)
-        usable = b >= 0
+        usable = (b >= 0) & (step_a < population.length[a])  # an episode of one step cannot be cut
         found.append((a[usable], step_a[usable], b[usable], step_b[usable]))
         missing -= int(usable.sum())
         if not missing:
@@ -111,7 +111,8 @@ def crossover(
     a, step_a, b, step_b = (np.concatenate(column) for column in zip(*found, strict=True))
     one, two = np.concatenate([a, b]), np.concatenate([b, a])
     at_one, at_two = np.concatenate([step_a, step_b]), np.concatenate([step_b, step_a])
-    return Splices(splice(population, one, at_one, two, at_two), _joined(population, one, at_one, two, at_two, task)), missing
+    children = splice(population, one, at_one, two, at_two)
+    return Splices(children, _joined(population, one, at_one, two, at_two, task)), missing
 
 
 class Joints:
@@ -132,6 +133,7 @@ class Joints:
         first = np.searchsorted(self._names, name, "left")
         last = np.searchsorted(self._names, name, "right")
         at = first + (rng.random(len(row)) * (last - first)).astype(np.int64)
+        at = np.minimum(at, len(self._names) - 1)
         other, where = self._rows[at], self._steps[at]
         return np.where(other == row, -1, other), where
 

@@ -59,8 +59,6 @@ def pareto_select(
     `fill="fronts"` appends whole fronts instead of the least crowded of everything behind the first.
     """
     most_uncertain = np.argsort(uncertainty, kind="stable")[:cap]
-    if scores.shape[1] == 0:
-        return most_uncertain[:size]
     if fill == "fronts":
         return fill_fronts(most_uncertain, scores, ranks(scores[most_uncertain]), size)
     first = front(scores[most_uncertain])

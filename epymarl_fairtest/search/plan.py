@@ -6,7 +6,8 @@ population at the default ratio, whatever the ratio is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from epymarl_fairtest.config import Settings
 from epymarl_fairtest.errors import FairTestError
@@ -36,10 +37,21 @@ class Plan:
 
 def plan_of(settings: Settings) -> Plan:
     s = settings
-    offspring = s.offspring if s.offspring is not None else _affordable_offspring(s)
-    pool = s.pool if s.pool is not None else POOL_PER_OFFSPRING * offspring
-    population = max(2, round(s.select_ratio * pool))
-    plan = Plan(
+    plan = _plan(s, s.offspring if s.offspring is not None else _affordable_offspring(s))
+    if (s.offspring is None and plan.offspring < SMALLEST) or s.budget < plan.cost(s.accounting, 1):
+        raise FairTestError(
+            f"fairtest_args.budget={s.budget} does not pay for one round of the search. The smallest workable budget"
+            f" with these settings is {smallest_budget(s)} episodes ({s.accounting} accounting); with less, use"
+            " method=random, or set a smaller pool and fewer offspring."
+        )
+    return plan
+
+
+def _plan(s: Settings, offspring: int) -> Plan:
+    """All sizes, given the number of offspring per generation."""
+    pool = s.pool if s.pool is not None else max(2, POOL_PER_OFFSPRING * offspring)
+    population = _population(s, pool)
+    return Plan(
         rounds=s.rounds,
         generations=s.generations,
         pool=pool,
@@ -50,27 +62,19 @@ def plan_of(settings: Settings) -> Plan:
         # The paper's pool is five times its population and passes whole; a smaller population narrows it.
         cap=min(pool, POOL_PER_OFFSPRING * population),
     )
-    if population > pool:
-        raise FairTestError(
-            f"The population of {population} (select_ratio={s.select_ratio}) is larger than the pool of {pool}."
-            " select_ratio must be at most 1."
-        )
-    if offspring < SMALLEST or s.budget < plan.cost(s.accounting, 1):
-        raise FairTestError(
-            f"fairtest_args.budget={s.budget} does not pay for one round of the search. The smallest workable budget"
-            f" with these settings is {smallest_budget(s)} episodes ({s.accounting} accounting); with less, use"
-            " method=random, or set a smaller pool and fewer offspring."
-        )
-    return plan
 
 
-def _affordable_offspring(s: Settings) -> int:
-    """Offspring per generation such that all rounds together use up the budget."""
+def _population(s: Settings, pool: int) -> int:
+    return max(2, round(s.select_ratio * pool))
+
+
+def _prices(s: Settings) -> tuple[float, float]:
+    """What all rounds together cost whatever the number of offspring, and what each offspring adds to it."""
     pool = POOL_PER_OFFSPRING if s.pool is None else 0
     fixed_pool = 0 if s.pool is None else s.pool
     if s.accounting == "paper":
-        fixed = s.rounds * s.select_ratio * fixed_pool
-        unit = s.rounds * (s.select_ratio * POOL_PER_OFFSPRING * (s.pool is None) + s.generations)
+        fixed = s.rounds * _population(s, fixed_pool) if s.pool is not None else 0
+        unit = s.rounds * (s.select_ratio * pool + s.generations)
         # The ratio study keeps the offspring of the default ratio, so that only the selection differs.
         unit = max(unit, s.rounds * (1 + s.generations)) if s.pool is None else unit
     else:
@@ -78,16 +82,24 @@ def _affordable_offspring(s: Settings) -> int:
         fixed = predictor + s.rounds * fixed_pool
         unit = s.rounds * (pool + s.generations) + (pool / 3 if s.predictor_episodes is None else 0)
         unit += s.crossover_ratio / 2  # kept for executing crossover children after the search
-    return int((s.budget - fixed) / unit)
+    return fixed, unit
+
+
+def _affordable_offspring(s: Settings) -> int:
+    """Offspring per generation such that all rounds together use up the budget."""
+    fixed, unit = _prices(s)
+    if not unit:
+        return SMALLEST  # no generation will ask for them
+    return max(0, int((s.budget - fixed) / unit))
 
 
 def smallest_budget(s: Settings) -> int:
-    """The budget of one round with these settings, everything that is not given as small as allowed."""
-    offspring = s.offspring if s.offspring is not None else SMALLEST
-    pool = s.pool if s.pool is not None else POOL_PER_OFFSPRING * offspring
-    population, mutants = max(2, round(s.select_ratio * pool)), s.generations * offspring
-    rounds = 1 if s.offspring is not None else s.rounds
-    if s.accounting == "paper":
-        return rounds * (population + mutants)
-    predictor = s.predictor_episodes if s.predictor_episodes is not None else pool // 3
-    return predictor + rounds * (pool + mutants) + round(offspring * s.crossover_ratio / 2)
+    """The least that pays for one round, with as few offspring as allowed where none are given."""
+    one_round = _plan(s, SMALLEST if s.offspring is None else s.offspring).cost(s.accounting, 1)
+    fixed, unit = _prices(s)
+    if s.offspring is not None or not unit:
+        return one_round
+    budget = max(one_round, math.floor(fixed + SMALLEST * unit))
+    while _affordable_offspring(replace(s, budget=budget)) < SMALLEST:
+        budget += 1
+    return budget

@@ -21,10 +21,12 @@ def write_atomically(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         sync_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        raise cannot_write(path, error) from error
+        if isinstance(error, OSError):
+            raise cannot_write(path, error) from error
+        raise
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -179,6 +179,7 @@ class MpeEnv(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 10}  # noqa: RUF012  (gymnasium's way)
     task_class: ClassVar[type[MpeTask]]
+    prey_name = ""  # who moves those that are not under test
 
     def __init__(self, allocation: str, **settings: Any) -> None:
         # Not above: the package imports the tasks, and the tasks import this module.
@@ -194,7 +195,7 @@ class MpeEnv(gymnasium.Env[Any, Any]):
         self.render_mode = settings.get("render_mode")
         self.task = self.task_class(self)
         self.n_agents = self.task.n_agents
-        self.allocation = resolve_allocation(self.task, allocation)
+        self.allocation_name, self.allocation = allocation, resolve_allocation(self.task, allocation)
         self._tested = self._env.possible_agents[: self.n_agents]
         self.action_space = Tuple([self._env.action_spaces[name] for name in self._tested])
         self.observation_space = Tuple([self._env.observation_spaces[name] for name in self._tested])

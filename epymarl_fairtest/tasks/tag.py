@@ -74,6 +74,7 @@ class TagEnv(MpeEnv):
                 f"prey={prey!r} was trained to see {PREY_SEES} numbers (three predators, two obstacles, one "
                 f"prey) but would see {sees} here; leave those settings alone or use prey='still'."
             )
+        self.prey_name = prey
         self._prey: Act = PREY[prey]()
 
     def everyones_actions(self, actions: Sequence[int]) -> list[int]:

@@ -1,0 +1,169 @@
+"""Chunks of worlds as rows of arrays: observe, ask the policy, choose, step, all rows together."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest import rng
+from epymarl_fairtest.engine.actions import choose
+from epymarl_fairtest.engine.contract import CHUNK, Engine, Execution, Policy
+from epymarl_fairtest.engine.lockstep import memory_at_start, not_finite
+from epymarl_fairtest.engine.twin.choice import choose_epsilon_greedy, slices
+from epymarl_fairtest.engine.twin.foraging import ForagingTwin
+from epymarl_fairtest.engine.twin.spread import SpreadTwin
+from epymarl_fairtest.engine.twin.tag import TagTwin
+from epymarl_fairtest.episode import Episodes, Tests, empty_episodes, tests_from_seeds
+from epymarl_fairtest.tasks.base import Task, wrappers
+from epymarl_fairtest.tasks.mpe import MpeEnv
+
+States = NDArray[np.float64]
+
+
+class Kernel(Protocol):
+    """A task's rules on rows of states; only rows that are `running` may be touched."""
+
+    def reset(self, seeds: NDArray[np.int64], states: States) -> None: ...
+    def observe(self, states: States, running: NDArray[np.bool_], seen: NDArray[np.float32]) -> None: ...
+    def step(
+        self, states: States, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: States,
+        over: NDArray[np.bool_], steps: NDArray[np.int32],
+    ) -> None: ...  # fmt: skip
+
+
+def twin_of(env: Any, task: Task, allocation: str) -> Kernel | None:
+    """The twin of this environment paying this allocation; None where there is none."""
+    inner = next((layer for layer in wrappers(env) if isinstance(layer, MpeEnv)), None)
+    try:
+        if task.name == "foraging" and allocation == "env":
+            return ForagingTwin(env)
+        if inner is None or inner._view is None:
+            return None
+        paid = inner.allocation_name if allocation == "env" else allocation
+        if task.name == "spread" and paid == "nearest_landmark":
+            return SpreadTwin(env)
+        if task.name == "tag" and paid == "prey_distance" and inner.prey_name in ("fairtest", "still"):
+            return TagTwin(env, inner.prey_name)
+    except (ValueError, AttributeError):
+        return None  # a variant that the twin does not know
+    return None
+
+
+class Twin:
+    name = "twin"
+
+    def __init__(
+        self, kernel: Kernel, policy: Policy, how: Execution, *, limit: int, state_size: int, threads: int = 1
+    ) -> None:
+        self._kernel, self._policy, self._how = kernel, policy, how
+        self._limit, self._state_size = limit, state_size
+        self._threads, self._edges = threads, slices(how)
+
+    def execute(self, tests: Tests) -> Episodes:
+        policy = self._policy
+        episodes = empty_episodes(
+            tests,
+            limit=self._limit,
+            agents=policy.n_agents,
+            actions=policy.n_actions,
+            state_size=self._state_size,
+            obs_size=policy.obs_size,
+        )
+        # Rows that start at similar steps share a chunk, so that it ends for all of them together.
+        order = np.argsort(tests.start_step, kind="stable")
+        chunks = [order[first : first + CHUNK] for first in range(0, len(order), CHUNK)]
+        if self._threads > 1 and len(chunks) > 1:
+            with ThreadPoolExecutor(self._threads) as pool:
+                list(pool.map(lambda rows: self._execute_chunk(tests, rows, episodes), chunks))
+        else:
+            for rows in chunks:
+                self._execute_chunk(tests, rows, episodes)
+        return episodes
+
+    def _execute_chunk(self, tests: Tests, rows: NDArray[np.int64], episodes: Episodes) -> None:
+        chunk = tests.take(rows)
+        kernel, policy, how, count = self._kernel, self._policy, self._how, len(rows)
+        states = chunk.start_state.copy()
+        fresh = np.flatnonzero(chunk.from_seed)
+        if len(fresh):
+            started = np.empty((len(fresh), self._state_size))
+            kernel.reset(chunk.root_seed[fresh], started)
+            states[fresh] = started
+        hidden, last = memory_at_start(policy, chunk)
+        step = chunk.start_step.copy()
+        running = step < self._limit
+        over = np.zeros(count, bool)
+        seen = np.zeros((count, policy.n_agents, policy.obs_size), np.float32)
+        rewards = np.zeros((count, policy.n_agents))
+        actions = np.zeros((count, policy.n_agents), np.int16)
+        episodes.states[rows, step] = states
+        while running.any():
+            everyone = bool(running.all())
+            kernel.observe(states, running, seen)
+            q, after = policy.forward(seen, last, hidden)
+            hidden = after if everyone else np.where(running[:, None, None], after, hidden)
+            at = (step + chunk.shift).astype(np.int64)
+            if how.kind == "softmax":
+                finite = bool(np.isfinite(q[running]).all())
+                actions = np.where(running[:, None], choose(q, chunk.stream, at, how), actions)
+            else:
+                epsilon = 0.0 if how.kind == "greedy" else how.epsilon
+                finite = choose_epsilon_greedy(
+                    q, running, chunk.stream, at, epsilon, how.available, self._edges, actions
+                )
+            if not finite:
+                raise not_finite(int(chunk.root_seed[0]), int(step[0]))
+            if chunk.forced is not None:
+                forced = chunk.forced[np.arange(count), np.minimum(step, self._limit - 1)]
+                actions = np.where(forced >= 0, forced, actions).astype(np.int16)
+            kernel.step(states, running, actions, rewards, over, step)
+            _record(episodes, rows, step, running, everyone, seen, q, actions, rewards, states)
+            last = actions.copy() if everyone else np.where(running[:, None], actions, last)
+            step[running] += 1
+            running &= ~over & (step < self._limit)
+        episodes.length[rows] = step
+
+
+def _record(
+    episodes: Episodes, rows: NDArray[np.int64], step: NDArray[np.int32], running: NDArray[np.bool_], everyone: bool,
+    seen: NDArray[np.float32], q: NDArray[np.float32], actions: NDArray[np.int16], rewards: States, states: States,
+) -> None:  # fmt: skip
+    """Write one step of a chunk to where it belongs."""
+    now = slice(None) if everyone else np.flatnonzero(running)
+    to, at = rows[now], step[now]
+    episodes.obs[to, at], episodes.q[to, at], episodes.actions[to, at] = seen[now], q[now], actions[now]
+    episodes.rewards[to, at], episodes.states[to, at + 1] = rewards[now], states[now]
+
+
+PROOF = 24  # seeds
+
+
+def prove(twin: Engine, real: Engine, state_size: int) -> bool:
+    """Do both engines give the same bits, from seeds and from recorded states in the middle?"""
+    generator = rng.named(0, "proof")
+    seeds = generator.integers(0, 2**31, PROOF, dtype=np.int64)
+    streams = generator.integers(0, 2**64, PROOF, dtype=np.uint64)
+    tests = tests_from_seeds(seeds, streams, state_size)
+    ours, theirs = twin.execute(tests), real.execute(tests)
+    if not _same(ours, theirs):
+        return False
+    step = (theirs.length // 2).astype(np.int32)
+    middle = Tests(
+        root_seed=theirs.root_seed,
+        stream=streams[::-1].copy(),
+        shift=np.zeros(PROOF, np.int32),
+        start_step=step,
+        start_state=theirs.states[np.arange(PROOF), step],
+        operator=theirs.operator,
+        parent=theirs.id,
+        prefix=theirs,
+    )
+    return _same(twin.execute(middle), real.execute(middle))
+
+
+def _same(a: Episodes, b: Episodes) -> bool:
+    names = ("states", "obs", "actions", "rewards", "q", "length")
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names)

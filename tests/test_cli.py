@@ -1,0 +1,239 @@
+"""The `fairtest` command: a saved team is tested without any training framework, and mistakes are told."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import FAIRTEST, engine_of, policy_folder
+
+from epymarl_fairtest import __version__
+from epymarl_fairtest.cli import _parser, main
+from epymarl_fairtest.episode import Tests
+
+WORK = ["--method", "random", "--budget", "50", "--set", "batch=30", "--set", "theta=0.9"]
+FRAMEWORKS = ("runners", "envs", "pymarlzooplus", "sacred")
+ALONE = f"""
+import sys
+from epymarl_fairtest.cli import main
+code = main(sys.argv[1:])
+print(sorted(set({FRAMEWORKS}) & set(sys.modules)), file=sys.stderr)
+raise SystemExit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return policy_folder(tmp_path_factory.mktemp("policies") / "team", "tag", "gru")
+
+
+@pytest.fixture(scope="module")
+def alone(team: Path) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """`fairtest run` in a process of its own."""
+    out = team.parent / "alone"
+    command = [sys.executable, "-c", ALONE, "run", "--policy", str(team), "--out", str(out), *WORK, "--seed", "3"]
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    return out, subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def failures(run: Path) -> dict[str, Any]:
+    with np.load(run / "failures.npz", allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def commands() -> dict[str, argparse.ArgumentParser]:
+    (action,) = (a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(action.choices)
+
+
+# --- fairtest run -------------------------------------------------------------------------------------
+
+
+def test_a_saved_team_is_tested_without_a_training_framework(alone: tuple[Path, Any]) -> None:
+    out, done = alone
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1] == "[]", "a training framework was imported"
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["task"], summary["method"], summary["seed"], summary["theta"]) == ("tag", "random", 3, 0.9)
+    assert summary["executed_episodes"] == 50
+    assert summary["executed_steps"] == 50 * 50
+    assert 0 < summary["failures"] == len(failures(out)["id"])
+    assert f"{summary['failures']} of 50" in done.stdout
+    assert str(out) in done.stdout
+
+
+def test_the_manifest_says_what_was_tested_and_how(alone: tuple[Path, Any], team: Path) -> None:
+    manifest = json.loads((alone[0] / "manifest.json").read_text())
+    assert manifest["policy"] == str(team)
+    assert manifest["key"] == "epymarl_fairtest:mpe-tag-v0"
+    assert manifest["settings"]["budget"] == 50
+    assert manifest["fairtest"] == __version__
+    assert "--seed 3" in manifest["command"]
+    assert len(manifest["policy_digest"]) == 64
+
+
+def test_the_same_seed_finds_the_same_failures_and_another_one_others(
+    alone: tuple[Path, Any], team: Path, tmp_path: Path
+) -> None:
+    for name, seed in (("same", "3"), ("other", "4")):
+        assert main(["run", "--policy", str(team), "--out", str(tmp_path / name), *WORK, "--seed", seed]) == 0
+    first, same, other = failures(alone[0]), failures(tmp_path / "same"), failures(tmp_path / "other")
+    assert first.keys() == same.keys()
+    for name, column in first.items():
+        assert column.dtype == same[name].dtype
+        assert column.tobytes() == same[name].tobytes(), name
+    assert first["states"].tobytes() != other["states"].tobytes()
+
+
+def test_a_failure_can_be_executed_again_from_the_file_alone(alone: tuple[Path, Any], team: Path) -> None:
+    found = failures(alone[0])
+    count = len(found["id"])
+    engine = engine_of("tag", "gru", epsilon=0.05)
+    again = engine.execute(
+        Tests(
+            root_seed=found["root_seed"],
+            stream=found["stream"],
+            shift=found["shift"],
+            start_step=found["start_step"],
+            start_state=np.full(found["start_state"].shape, np.nan),
+            operator=np.zeros(count, np.int8),
+            parent=found["parent"],
+        )
+    )
+    for name in ("states", "actions", "rewards", "q", "length"):
+        assert getattr(again, name).tobytes() == found[name].tobytes(), name
+
+
+def test_json_prints_the_summary_that_was_written(
+    team: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(["run", "--policy", str(team), "--out", str(out), *WORK, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads((out / "summary.json").read_text())
+
+
+def test_settings_come_from_options_then_set_then_preset(team: Path, tmp_path: Path) -> None:
+    options = ["--preset", "paper", "--method", "random", "--budget", "20", "--set", "epsilon=0", "--set", "budget=30"]
+    assert main(["run", "--policy", str(team), "--out", str(tmp_path / "run"), *options]) == 0
+    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
+    chosen = manifest["settings"]
+    assert (chosen["preset"], chosen["accounting"], chosen["budget"], chosen["epsilon"]) == ("paper", "paper", 20, 0)
+    assert manifest["seed"] == 0
+
+
+def test_greedy_execution_of_one_seed_never_explores(team: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert main(["run", "--policy", str(team), "--out", str(out), *WORK, "--set", "execution=greedy"]) == 0
+    found = failures(out)
+    assert (found["actions"] == found["q"].argmax(-1)).all()
+
+
+# --- help ---------------------------------------------------------------------------------------------
+
+
+def test_the_commands_are_there() -> None:
+    assert {"demo", "install", "launch", "run", "doctor"} <= set(commands())
+
+
+@pytest.mark.parametrize("name", commands())
+def test_every_command_has_help_with_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert f"usage: fairtest {name}" in text
+    assert "example" in text
+    assert "fairtest " in text.split("example", 1)[1]
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in commands())
+
+
+def test_python_dash_m_is_the_same_command() -> None:
+    done = subprocess.run([*FAIRTEST, "--version"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip()) == (0, f"fairtest {__version__}")
+
+
+def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([])
+    assert caught.value.code == 2
+    assert "COMMAND" in capsys.readouterr().err
+
+
+# --- mistakes -----------------------------------------------------------------------------------------
+
+MISTAKES: dict[str, tuple[list[str], list[str]]] = {
+    "policy": (["--policy", "nowhere"], ["There is no policy folder 'nowhere'"]),
+    "unknown setting": (["--set", "buget=3"], ["fairtest_args.buget is not a setting", "Did you mean budget?"]),
+    "no assignment": (["--set", "budget"], ["--set 'budget' is not NAME=VALUE"]),
+    "theta": (["--set", "theta=1.5"], ["fairtest_args.theta=1.5 is not allowed", "(0, 1]"]),
+    "theta zero": (["--set", "theta=0"], ["fairtest_args.theta=0 is not allowed", "(0, 1]"]),
+    "budget": (["--budget", "-5"], ["fairtest_args.budget=-5 is not allowed", "at least 1"]),
+    "method": (["--method", "randm"], ["'randm' is not a method", "Did you mean random?"]),
+    "preset": (["--preset", "papr"], ["'papr' is not a preset", "Did you mean paper?"]),
+    "allocation": (["--set", "allocation=nearest_landmark"], ["is unknown for task tag", "prey_distance"]),
+    "no module": (["--set", "allocation=no_such_module:f"], ["cannot be imported", "PYTHONPATH"]),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_message_exit_code_2_and_no_folder(
+    name: str, team: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    extra, parts = MISTAKES[name]
+    out = tmp_path / "run"
+    assert main(["run", "--policy", str(team), "--out", str(out), *WORK, *extra]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("fairtest: ")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    for part in parts:
+        assert part in captured.err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("out", ["taken", "plain/run", "plain"])
+def test_a_run_folder_that_cannot_be_made_is_refused(
+    out: str, team: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "plain").write_text("mine")
+    assert main(["run", "--policy", str(team), "--out", str(tmp_path / out), *WORK]) == 2
+    assert str(tmp_path / out) in capsys.readouterr().err
+    assert (tmp_path / "plain").read_text() == "mine"
+    assert os.listdir(tmp_path / "taken") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ([], "needs the host's command after --"),
+        (["--", "python", "src/main.py"], "Leave 'python' out"),
+        (["--", "src/nothing.py"], "There is no script 'src/nothing.py'"),
+        (["--", "pymarlzooplus.main", "--env-config=fairtest_nothing"], "is not one of FairTest's environments"),
+    ],
+)
+def test_a_launch_without_a_host_is_refused(
+    arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["launch", *arguments]) == 2
+    assert part in capsys.readouterr().err
+
+
+def test_wrong_numbers_on_the_command_line_are_usage_errors(team: Path, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["run", "--policy", str(team), "--out", str(tmp_path / "run"), "--budget", "many"])
+    assert caught.value.code == 2

@@ -1,0 +1,143 @@
+"""How much of everything: the paper's sizes, and budgets that are too small."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from epymarl_fairtest.config import settings
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.ledger import ACCOUNTINGS, PURPOSES, Ledger
+from epymarl_fairtest.search.plan import Plan, plan_of, smallest_budget
+
+every_accounting = pytest.mark.parametrize("accounting", ACCOUNTINGS)
+
+
+DEFAULTS = settings({})
+
+
+def plan(**given: Any) -> Plan:
+    return plan_of(settings(given) if "preset" in given else replace(DEFAULTS, **given))
+
+
+# --- the paper's sizes --------------------------------------------------------------------------------
+
+
+def test_the_paper_preset_charges_18000_episodes() -> None:
+    paper = plan(preset="paper")
+    assert (paper.rounds, paper.generations) == (3, 3)
+    assert (paper.pool, paper.population, paper.offspring, paper.cap) == (7500, 1500, 1500, 7500)
+    assert paper.cost("paper", 3) == 3 * (1500 + 3 * 1500) == 18_000
+
+
+def test_a_smaller_select_ratio_narrows_the_population_and_the_pre_filter_but_not_the_offspring() -> None:
+    narrow = plan(preset="paper", select_ratio=0.05)
+    assert (narrow.population, narrow.cap, narrow.offspring, narrow.pool) == (375, 1875, 1500, 7500)
+
+
+@pytest.mark.parametrize("ratio", [0.01, 0.05, 0.1, 0.2])
+def test_without_a_given_pool_the_ratio_study_keeps_pool_and_offspring(ratio: float) -> None:
+    found = plan(budget=18_000, accounting="paper", select_ratio=ratio)
+    assert (found.offspring, found.pool) == (1500, 7500)
+    assert found.population == round(7500 * ratio)
+    assert found.cap == min(7500, 5 * found.population)
+
+
+def test_the_population_is_never_larger_than_the_pool() -> None:
+    for ratio in (0.001, 0.5, 1.0):
+        found = plan(budget=2000, select_ratio=ratio)
+        assert 2 <= found.population <= found.pool
+        assert found.cap <= found.pool
+
+
+def test_crossover_children_come_in_pairs() -> None:
+    for ratio in (0, 0.3, 0.5, 1, 2.7):
+        assert plan(budget=1000, crossover_ratio=ratio).splices % 2 == 0
+    assert plan(budget=1000, crossover_ratio=0).splices == 0
+    even = plan(preset="paper", crossover_ratio=1)
+    assert even.splices == even.offspring
+
+
+# --- the budget ---------------------------------------------------------------------------------------
+
+VARIANTS: list[dict[str, Any]] = [
+    {},
+    {"rounds": 1},
+    {"rounds": 1, "generations": 1},
+    {"rounds": 5, "generations": 2},
+    {"generations": 0},
+    {"select_ratio": 0.05},
+    {"select_ratio": 1.0},
+    {"select_ratio": 0.37, "rounds": 2},
+    {"pool": 30},
+    {"pool": 30, "select_ratio": 0.01, "rounds": 1},
+    {"pool": 30, "generations": 0, "crossover_ratio": 0},
+    {"predictor_episodes": 0},
+    {"predictor_episodes": 25, "pool": 41},
+    {"crossover_ratio": 0},
+    {"crossover_ratio": 3.3},
+    {"offspring": 1},
+    {"offspring": 7, "pool": 10},
+    {"offspring": 20},
+]
+every_variant = pytest.mark.parametrize(
+    "given", VARIANTS, ids=lambda given: ",".join(f"{k}={v}" for k, v in given.items())
+)
+
+
+@every_accounting
+@every_variant
+def test_a_budget_that_is_too_small_names_the_smallest_workable_one_and_that_one_works(
+    accounting: str, given: dict[str, Any]
+) -> None:
+    named = smallest_budget(replace(DEFAULTS, **given, accounting=accounting, budget=1))
+    assert named > 1
+    for budget in range(1, named):
+        with pytest.raises(FairTestError, match=f"budget={budget} does not pay") as caught:
+            plan(**given, accounting=accounting, budget=budget)
+        assert re.search(r"smallest workable budget with these settings is (\d+)", str(caught.value))[1] == str(named)  # type: ignore[index]
+    for budget in range(named, named + 120):
+        found = plan(**given, accounting=accounting, budget=budget)
+        assert found.cost(accounting, 1) <= budget
+        assert min(found.pool, found.population) >= 2
+
+
+@every_accounting
+@pytest.mark.parametrize(
+    "given", [v for v in VARIANTS if not {"offspring", "pool"} & set(v) and v != {"generations": 0}]
+)
+@pytest.mark.parametrize("budget", [500, 1000, 1777, 18_000])
+def test_the_planned_rounds_fit_into_the_budget_and_use_most_of_it(
+    accounting: str, given: dict[str, Any], budget: int
+) -> None:
+    found = plan(**given, accounting=accounting, budget=budget)
+    cost = found.cost(accounting, found.rounds)
+    assert cost <= budget
+    expected = 0.75  # the rest pays for confirmations, is lost to rounding, or a small population leaves it
+    if accounting == "strict":
+        expected = 0.85
+    assert cost >= expected * budget
+
+
+# --- the ledger ---------------------------------------------------------------------------------------
+
+
+def test_the_two_accountings_charge_what_they_say() -> None:
+    ledger = Ledger()
+    for at, purpose in enumerate(PURPOSES):
+        ledger.charge(purpose, 10**at, 2 * 10**at)
+        ledger.charge(purpose, 0, 0)
+    worth = {purpose: 10**at for at, purpose in enumerate(PURPOSES)}
+    everything = sum(worth.values())
+    assert ledger.charged("strict") == everything - worth["re-execution"] == ledger.executed_episodes
+    assert ledger.executed_steps == 2 * (everything - worth["re-execution"])
+    assert ledger.charged("paper") == worth["execution"] + worth["re-execution"] + worth["mutant"]
+    assert ledger.as_dict()["mutant"] == {"episodes": worth["mutant"], "steps": 2 * worth["mutant"]}
+
+
+def test_an_unknown_purpose_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown purpose"):
+        Ledger().charge("fun", 1, 1)
