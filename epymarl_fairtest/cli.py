@@ -66,6 +66,7 @@ def _add_calibrate_parser(commands: Any) -> None:
     )
     _add_team_arguments(parser)
     parser.add_argument("--quantile", type=float, help="share of the random executions to call unfair (0.05)")
+    parser.add_argument("--episodes", type=int, dest="calibration_episodes", default=1000, help="how many (1000)")
     parser.set_defaults(func=_calibrate)
 
 
@@ -93,7 +94,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     from epymarl_fairtest.host.checkpoint import load_record
 
     given = dict(parse_assignment(text) for text in args.set)
-    for name in ("method", "budget", "seed", "preset", "out", "quantile"):
+    for name in ("method", "budget", "seed", "preset", "out", "quantile", "calibration_episodes"):
         if getattr(args, name, None) is not None:
             given[name] = getattr(args, name)
     given.setdefault("allocation", load_record(args.policy).allocation)
@@ -166,20 +167,22 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _calibrate(args: argparse.Namespace) -> int:
+    from dataclasses import asdict, replace
+
     from epymarl_fairtest.ledger import Ledger
     from epymarl_fairtest.run import calibrate, make_engine
     from epymarl_fairtest.subject import saved_subject
 
-    chosen = _settings(args)
+    chosen = replace(_settings(args), theta="auto")
     subject = saved_subject(args.policy, chosen.allocation)
-    theta = calibrate(subject, chosen, make_engine(subject, chosen, _warn), chosen.seed or 0, Ledger())
-    result = {"theta": theta, "index": chosen.index, "quantile": chosen.quantile, "episodes": chosen.calibration_episodes}
+    found = calibrate(subject, chosen, make_engine(subject, chosen, _warn), chosen.seed or 0, Ledger())
     if args.json:
-        print(json.dumps(result))
+        print(json.dumps({**asdict(found), "index": chosen.index, "quantile": chosen.quantile}))
     else:
         print(
-            f"theta = {theta:.4f}: {chosen.quantile:.1%} of {chosen.calibration_episodes} random executions have an"
-            f" index ({chosen.index}) of at most that. The task's own threshold is {subject.task.theta:g}."
+            f"theta = {found.theta:.4f}: {found.share:.1%} of {found.defined} random executions have an index"
+            f" ({chosen.index}) of at most that; in {found.episodes - found.defined} more nobody received anything."
+            f" The task's own threshold is {subject.task.theta:g}."
         )
     return 0
 

@@ -99,7 +99,9 @@ class Settings:
         Rule("a number in (0, 1)", lambda v: _number(v) and 0 < v < 1),
         "share of the random executions that theta=auto calls unfair",
     )
-    calibration_episodes: int = setting(whole(20), "random executions that theta=auto looks at")
+    calibration_episodes: int | None = setting(
+        whole(20, optional=True), "random executions that theta=auto looks at; null: 1,000, at most a fifth of the budget"
+    )
     budget: int = setting(whole(1), "episodes the method may spend, in the unit of `accounting`")
     accounting: str = setting(
         one_of(*ACCOUNTINGS), "what counts against the budget: strict (everything executed) or paper"
@@ -163,6 +165,13 @@ class Settings:
     )
     progress: bool = setting(YES_NO, "show a progress bar (only ever on a terminal)")
     out: str | None = setting(OPTIONAL_TEXT, "run folder; it must not exist yet")
+
+    @property
+    def calibration(self) -> int:
+        """Random executions that calibrate theta; 0 where it is given."""
+        if self.theta != "auto":
+            return 0
+        return self.calibration_episodes or max(20, min(1000, self.budget // 5))
 
     @property
     def objectives(self) -> tuple[str, ...]:

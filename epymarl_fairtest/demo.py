@@ -7,6 +7,7 @@ are copied, because EPyMARL writes its results beside them.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from typing import Any
 
 from epymarl_fairtest.errors import FairTestError
 
+# A small field with food that one agent can load: a team that learns something in two minutes.
 TRAINING = (
-    "fairtest=True fairtest_args.preset=quick t_max=20000 epsilon_anneal_time=10000 test_nepisode=20"
-    " test_interval=10000 log_interval=10000 runner_log_interval=10000 learner_log_interval=10000 use_cuda=False seed=1"
+    "fairtest=True fairtest_args.preset=quick env_args.field_size=(6,6) env_args.max_food_level=1 t_max=40000"
+    " epsilon_anneal_time=20000 test_nepisode=20 test_interval=10000 log_interval=10000 runner_log_interval=10000"
+    " learner_log_interval=10000 use_cuda=False seed=1"
 ).split()
 
 
@@ -46,7 +49,7 @@ def demo(args: Namespace) -> int:
         print("FairTest demo on PyMARLzoo+ (no EPyMARL checkout is known: set EPYMARL_HOME to use one)", flush=True)
         host = ["pymarlzooplus.main"]
     command = [*host, "--config=qmix", "--env-config=fairtest_lbf", "with", *TRAINING]
-    print("  fairtest launch -- " + " ".join(command), flush=True)
+    print("  fairtest launch -- " + shlex.join(command), flush=True)
     before = set(out.glob("**/summary.json"))
     finished = subprocess.run(
         [sys.executable, "-m", "epymarl_fairtest", "launch", "--", *command], cwd=out, env=dict(os.environ)

@@ -54,11 +54,17 @@ class Subject:
     origin: dict[str, Any] = field(default_factory=dict)  # where it comes from, for the manifest
 
 
-def calibrate(subject: Subject, settings: Settings, engine: Engine, seed: int, ledger: Ledger) -> float:
-    """The threshold below which `quantile` of random executions lie (theta=auto)."""
-    tests = random_tests(
-        settings.calibration_episodes, subject.task.state_size, rng.named(seed, "calibration")
-    )
+@dataclass(frozen=True)
+class Calibration:
+    theta: float
+    share: float  # of the defined episodes that it calls unfair; above the quantile where many are equal
+    defined: int
+    episodes: int
+
+
+def calibrate(subject: Subject, settings: Settings, engine: Engine, seed: int, ledger: Ledger) -> Calibration:
+    """The threshold that calls `quantile` of random executions unfair (theta=auto)."""
+    tests = random_tests(settings.calibration, subject.task.state_size, rng.named(seed, "calibration"))
     episodes = engine.execute(tests)
     ledger.charge("calibration", len(episodes), episodes.executed_steps())
     index = INDICES[settings.index](totals(episodes.rewards))
@@ -68,7 +74,8 @@ def calibrate(subject: Subject, settings: Settings, engine: Engine, seed: int, l
             f"theta=auto cannot be calibrated: in none of {len(index)} random executions did any agent receive"
             " anything. Train the team further, or set theta to a number in (0, 1]."
         )
-    return float(np.quantile(defined, settings.quantile))
+    theta = float(np.quantile(defined, settings.quantile))
+    return Calibration(theta, float((defined <= theta).mean()), len(defined), len(index))
 
 
 def check_method(settings: Settings) -> None:
@@ -80,6 +87,13 @@ def check_method(settings: Settings) -> None:
         )
     if settings.method == "fairtest":
         plan_of(settings)
+    calibration = settings.calibration_episodes if settings.theta == "auto" else 0
+    if settings.accounting == "strict" and settings.budget <= calibration:
+        raise FairTestError(
+            f"fairtest_args.budget={settings.budget} leaves nothing to the method: theta=auto takes"
+            f" calibration_episodes={calibration} of it (strict accounting). Set a larger budget or fewer"
+            " calibration_episodes."
+        )
 
 
 def make_engine(subject: Subject, settings: Settings, warn: Callable[[str], None]) -> Engine:
@@ -129,7 +143,7 @@ def run(
     clock, ledger = Clock.start(), Ledger()
     task, engine = subject.task, make_engine(subject, settings, warn)
     if settings.theta == "auto":
-        theta = calibrate(subject, settings, engine, seed, ledger)
+        theta = calibrate(subject, settings, engine, seed, ledger).theta
     else:
         theta = task.theta if settings.theta is None else float(settings.theta)
     context = Context(task, settings, seed, theta, subject.policy.n_actions, subject.pool, warn=warn)

@@ -145,10 +145,8 @@ def _jobs() -> dict[str, Job]:
         ),
         # Algorithms, tasks and runners:
         Job("zoo/qmix-tag-parallel", f"--config=qmix --env-config=fairtest_pp with {ON} {SHORT} {PARALLEL}"),
-        Job("zoo/qmix-spread", f"--config=qmix --env-config=fairtest_mpe with {ON} {SHORT}"),
         Job("zoo/iql-spread", f"--config=iql --env-config=fairtest_mpe with {ON} {SHORT} {SEARCH}"),
         Job("zoo/iql-tag", f"--config=iql --env-config=fairtest_pp with {ON} {SHORT}"),
-        Job("zoo/iql-foraging", f"--config=iql --env-config=fairtest_lbf with {ON} {SHORT}"),
         Job("zoo/iql_ns-foraging", f"--config=iql_ns --env-config=fairtest_lbf with runner=fairtest {SHORT}"),
         Job(
             "zoo/stock-foraging",
@@ -190,7 +188,6 @@ def _jobs() -> dict[str, Job]:
         Job("zoo/nan", f"{ours} {SHORT} lr=1e30"),
         # Bad input that shows before training:
         Job("zoo/unknown", f"{ours} {SHORT} fairtest_args.buget=5"),
-        Job("zoo/no-mapping", f"{ours} {SHORT} fairtest_args=5"),
         Job("zoo/theta", f"{ours} {SHORT} fairtest_args.theta=1.5"),
         Job("zoo/budget", f"{ours} {SHORT} fairtest_args.budget=-5"),
         Job("zoo/switch", f"--config=iql --env-config=fairtest_mpe with fairtest=false {SHORT}"),
@@ -211,23 +208,12 @@ def _jobs() -> dict[str, Job]:
         ),
         Job(
             "epymarl/other-size",
-            f"--config=qmix --env-config=fairtest_lbf with {ON} {SHORT} evaluate=True checkpoint_path={{models}}",
+            f"--config=qmix --env-config=fairtest_lbf with {ON} {SHORT} evaluate=True checkpoint_path={{models}}"
+            " hidden_dim=32",
             after="epymarl/qmix-spread",
         ),
         Job("zoo/no-environment", f"{odd_key} env_args.key=lbforaging:Nothing-v3 env_args.time_limit=5 {SHORT}"),
-        Job("epymarl/mappo", f"--config=mappo --env-config=fairtest_mpe with {ON} {SHORT}"),
-        Job("epymarl/unknown", f"{ours} {SHORT} fairtest_args.buget=5"),
         Job("epymarl/single", f"{odd_key} env_args.key=CartPole-v1 env_args.time_limit=5 {SHORT}"),
-        Job(
-            "epymarl/scalar",
-            f"{odd_key} env_args.key=lbforaging_odd:Scalar-v0 env_args.time_limit=5 {SHORT}",
-            files=odd,
-        ),
-        Job(
-            "epymarl/continuous",
-            f"{odd_key} env_args.key=lbforaging_odd:Continuous-v0 env_args.time_limit=5 {SHORT}",
-            files=odd,
-        ),
     ]
     return {job.name: job for job in listed}
 
@@ -275,6 +261,12 @@ class Finished:
 
     def metrics(self) -> dict[str, Any]:
         return json.loads((self.sacred / "metrics.json").read_text())
+
+    def statistics(self) -> dict[str, list[tuple[int, float]]]:
+        """What was logged, as (training step, value); not when it was."""
+        return {
+            name: list(zip(logged["steps"], logged["values"], strict=True)) for name, logged in self.metrics().items()
+        }
 
     def summary(self) -> dict[str, Any]:
         return json.loads((self.run / "summary.json").read_text())

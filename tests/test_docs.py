@@ -25,13 +25,16 @@ from epymarl_fairtest.config import FIELDS, parse_assignment, presets, settings
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.files import shipped
 from epymarl_fairtest.host.checkpoint import expected_shapes, load_record
+from epymarl_fairtest.run import check_method, summary_table
+from epymarl_fairtest.search.plan import plan_of
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES
 from epymarl_fairtest.tasks import task_for
 
 ROOT = Path(__file__).resolve().parent.parent
 README, SETTINGS = ROOT / "README.md", ROOT / "docs" / "settings.md"
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+ARCHITECTURE, METHOD = ROOT / "docs" / "architecture.md", ROOT / "docs" / "method.md"
+PLAN = (ROOT / "docs" / "decisions" / "009-sizes-from-the-budget.md").read_text(encoding="utf-8")
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -139,11 +142,15 @@ def test_a_shown_command_is_accepted(page: Path, words: list[str]) -> None:
     if program == "fairtest":
         args = parsed(arguments)
         if arguments[0] == "run":
-            check_run(args)
+            assert args.resume or (args.policy and args.out)
+        if arguments[0] in ("run", "calibrate", "predictor"):
+            check_team_command(args)
         if arguments[0] == "launch":
             command = [word for word in args.command if word != "--"]
             assert command[0] in ("src/main.py", "pymarlzooplus.main")
             check_host_command(command[1:])
+    elif program == "python" and arguments[0] == "-m":
+        check_benchmark(*arguments[1:])
     elif program == "python":
         assert arguments[0] == "src/main.py"
         check_host_command(arguments[1:])
@@ -154,10 +161,18 @@ def test_a_shown_command_is_accepted(page: Path, words: list[str]) -> None:
         check_pip(arguments)
 
 
-def check_run(args: argparse.Namespace) -> None:
+def check_team_command(args: argparse.Namespace) -> None:
     given = dict(parse_assignment(text) for text in args.set)
-    named = {name: getattr(args, name) for name in ("method", "budget", "seed", "preset")}
+    named = {name: getattr(args, name, None) for name in ("method", "budget", "seed", "preset", "quantile")}
     check_setting({**given, **{name: value for name, value in named.items() if value is not None}})
+
+
+def check_benchmark(module: str, *options: str) -> None:
+    package, _, name = module.partition(".")
+    assert package == "benchmarks"
+    source = (ROOT / "benchmarks" / f"{name}.py").read_text()
+    for option in options:
+        assert not option.startswith("--") or f'"{option}"' in source, f"benchmarks.{name} has no option {option}"
 
 
 def check_host_command(words: list[str]) -> None:
@@ -197,6 +212,8 @@ def test_a_command_named_in_the_text_exists(page: Path) -> None:
 
 def as_written(value: Any) -> str:
     """A default as config/fairtest.yaml writes it."""
+    if isinstance(value, list):
+        return f"[{', '.join(value)}]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -206,10 +223,9 @@ def defaults() -> dict[str, Any]:
 
 def check_setting(given: dict[str, Any]) -> None:
     try:
-        chosen = settings(given)
+        check_method(settings(given))
     except FairTestError as error:
         pytest.fail(str(error))
-    assert chosen.method in STRATEGIES
 
 
 def as_sacred_reads(text: str) -> Any:
@@ -221,13 +237,28 @@ def as_sacred_reads(text: str) -> Any:
 
 @every_page
 def test_every_shown_setting_exists_and_has_an_allowed_value(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for name, value in re.findall(r"fairtest_args\.(\w+)=([^\s`,)]+)", text):
-        if (name, value) != ("NAME", "VALUE"):
-            check_setting({name: as_sacred_reads(value.rstrip("."))})
-    for assignment in re.findall(r"--set ([\w.]+=[^\s`,)]+)", text):
-        if assignment != "NAME=VALUE":
-            check_setting(dict([parse_assignment(assignment)]))
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    for line in text.splitlines():  # what stands in one line may need each other, as index and theta do
+        found = re.findall(r"fairtest_args\.(\w+)=([^\s`)]+)", line)
+        for group in without_repeats([(name, as_sacred_reads(value.rstrip(".,"))) for name, value in found]):
+            check_setting(group)
+    for line in prose(page).splitlines():  # the commands in blocks are checked as a whole
+        assignments = re.findall(r"--set ([\w.]+=[^\s`)]+)", line)
+        for group in without_repeats([parse_assignment(text.rstrip(".,")) for text in assignments]):
+            check_setting(group)
+
+
+def without_repeats(pairs: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The pairs as settings; a name that comes again begins new ones, so that none is overlooked."""
+    group: dict[str, Any] = {}
+    for name, value in pairs:
+        if (name, value) == ("NAME", "VALUE"):
+            continue
+        if name in group:
+            yield group
+            group = {}
+        group[name] = value
+    yield group
 
 
 def test_the_readmes_table_has_every_setting_with_its_default() -> None:
@@ -274,6 +305,36 @@ def test_the_settings_page_has_an_example_for_both_hosts_and_for_run(name: str) 
     assert f" fairtest_args.{name}=" in zoo
     assert saved.startswith("fairtest run ")
     assert f" --set {name}=" in saved or f" --{name} " in saved
+
+
+def test_the_method_page_names_settings_that_exist_and_every_one_of_the_search() -> None:
+    rows = prose(METHOD).split("\n## Open points and our decisions\n")[1].split("\n## ")[0]
+    cells = [row.split(" | ")[-1] for row in re.findall(r"^\| (?!open point|---).+\|$", rows, re.MULTILINE)]
+    assert len(cells) > 20
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert named <= set(FIELDS)
+    section = (shipped("config") / "fairtest.yaml").read_text().split("# --- the search")[1].split("\n# ---")[0]
+    searching = set(yaml.safe_load(section.partition("\n")[2]))
+    assert "generations" in searching
+    assert searching - {"workers"} <= named
+
+
+@pytest.mark.parametrize("preset", presets())
+def test_what_the_pages_say_about_sizes_is_what_is_planned(preset: str) -> None:
+    plan = plan_of(settings({"preset": preset}))
+    assert (plan.rounds, plan.generations) == (3, 3)
+    assert plan.pool == 5 * plan.offspring
+    assert plan.predictor == plan.pool // 3
+    if preset == "quick":
+        sentence = r"shows (\d+) episodes for .+, 3 x (\d+) candidates, 3 x 3 x (\d+) mutants, .+\nremaining (\d+) "
+        told = re.search(sentence, PLAN)
+        assert told is not None
+        predictor, pool, offspring, left = map(int, told.groups())
+        assert (predictor, pool, offspring) == (plan.predictor, plan.pool, plan.offspring)
+        assert left == 1000 - plan.cost("strict", 3)
+    if preset == "paper":
+        assert (plan.pool, plan.population, plan.offspring, plan.predictor) == (7500, 1500, 1500, 2500)
+        assert plan.cost("paper", 3) == 18_000
 
 
 def test_the_readmes_thresholds_and_limits_are_those_of_the_tasks() -> None:
@@ -341,6 +402,7 @@ def test_the_shown_policy_strategy_and_python_work_together(
     assert cli.main(words.split()) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["executed_episodes"] == 150
+    assert set(summary) == told_keys()
     first, again, *_ = asked
     assert 0 < len(again) < len(first)
     assert set(again) < set(first)
@@ -350,6 +412,26 @@ def test_the_shown_policy_strategy_and_python_work_together(
     seed, index, *_ = capsys.readouterr().out.split()
     assert int(seed) in set(np.concatenate(asked))
     assert float(index) == summary["jfi_quantiles"]["0"]
+
+
+def told_keys() -> set[str]:
+    """The keys of summary.json, as the architecture lists them."""
+    section = ARCHITECTURE.read_text(encoding="utf-8").split("\n## The summary\n")[1].split("\n## ")[0]
+    return {key for row in re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)}
+
+
+def test_the_shown_table_has_the_rows_of_a_real_one() -> None:
+    (shown,) = (block for block in blocks(README, "text") if "unfair episodes" in block)
+    summary: dict[str, Any] = dict.fromkeys(told_keys(), 1) | {
+        "index": "jfi",
+        "jfi_quantiles": {"0": 0.5, "0.5": 0.5},
+        "predictor": {"d": 0.5, "auc_full": 0.5, "auc_abstract": 0.5, "joint_states": 1},
+    }
+
+    def labels(table: str) -> list[str]:
+        return [line[:22].strip() for line in table.splitlines() if not line.startswith("--")]
+
+    assert labels(shown) == labels(summary_table(summary, Path("demo")))
 
 
 def test_the_run_folder_holds_the_files_that_the_readme_names(tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"offspring": 1},
     {"offspring": 7, "pool": 10},
     {"offspring": 20},
+    {"theta": "auto", "calibration_episodes": 50},
+    {"theta": "auto", "calibration_episodes": 50, "offspring": 8},
 ]
 every_variant = pytest.mark.parametrize(
     "given", VARIANTS, ids=lambda given: ",".join(f"{k}={v}" for k, v in given.items())

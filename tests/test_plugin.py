@@ -36,11 +36,9 @@ ALIKE = "all receive the same"
 
 TRAINED = {
     "zoo/qmix-foraging": "foraging",
-    "zoo/qmix-spread": "spread",
     "zoo/qmix-tag-parallel": "tag",
     "zoo/iql-spread": "spread",
     "zoo/iql-tag": "tag",
-    "zoo/iql-foraging": "foraging",
     "zoo/iql_ns-foraging": "foraging",
     "zoo/stock-foraging": "foraging",
     "epymarl/qmix-spread": "spread",
@@ -77,7 +75,7 @@ def check_run_folder(run: Path, files: set[str]) -> dict[str, Any]:
     assert found == files
     summary = json.loads((run / "summary.json").read_text())
     assert set(summary) == SUMMARY_KEYS | FURTHER_KEYS
-    assert set(summary["predictor"]) == PREDICTOR_KEYS
+    assert set(summary["predictor"]) >= PREDICTOR_KEYS
     assert summary["executed_episodes"] == summary["charged_strict"] == summary["evaluated"]
     with np.load(run / "failures.npz", allow_pickle=False) as file:
         failures = {name: file[name] for name in file.files}
@@ -131,7 +129,7 @@ def test_the_saved_team_and_pool_describe_the_training(name: str, finished: Resu
     algorithm = "qmix" if name == "epymarl/installed" else JOBS[name].arguments.split()[0].removeprefix("--config=")
     assert record.algorithm == algorithm
     assert record.training_steps >= 200
-    assert record.test_return == pytest.approx(done.info()["test_return_mean"][-1])
+    assert record.test_return == pytest.approx(done.statistics()["test_return_mean"][-1][1])
     weights = load_weights(done.run / "policy" / "agent.th")
     assert any(key.startswith("agents.") for key in weights) == ("_ns" in algorithm)
     pool = load_pool(done.run / "policy" / "training_pool.npz")
@@ -168,7 +166,7 @@ def test_the_recorded_rewards_are_those_that_training_added_up(name: str, finish
         pytest.skip("the parallel runner logs two episodes at once, and this pool dropped episodes")
     first = load_pool(done.run / "policy" / "training_pool.npz")[0]
     assert first.position == 1
-    assert first.rewards.sum() == pytest.approx(done.info()["return_mean"][0], abs=1e-9)
+    assert first.rewards.sum() == pytest.approx(done.statistics()["return_mean"][0][1], abs=1e-9)
 
 
 @each(EVALUATED)
@@ -244,8 +242,10 @@ def test_training_is_bit_identical_with_and_without_fairtest(name: str, finished
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.jobs(n, f"{n}-off")) for n in PAIRS])
 def test_logged_statistics_are_the_same_with_and_without_fairtest(name: str, finished: Results) -> None:
-    on, off = finished(name).info(), finished(f"{name}-off").info()
+    on, off = finished(name).statistics(), finished(f"{name}-off").statistics()
     assert len(off["loss"]) >= 3
+    assert off["loss"][-1][0] >= 2500
+    assert {"return_mean", "test_return_mean", "grad_norm", "q_taken_mean", "epsilon"} <= set(off)
     assert {key: value for key, value in on.items() if not key.startswith("fairtest_")} == off
 
 
@@ -288,20 +288,15 @@ def test_an_allocation_that_differs_between_agents_is_not_warned_about(name: str
 
 REFUSED = {  # job -> what the message must hold
     "zoo/unknown": ["fairtest_args.buget is not a setting", "Did you mean budget?"],
-    "epymarl/unknown": ["fairtest_args.buget is not a setting", "Did you mean budget?"],
-    "zoo/no-mapping": ["fairtest_args=5", "fairtest_args.NAME=VALUE"],
     "zoo/switch": ["fairtest='false'", "True or False"],
     "zoo/theta": ["fairtest_args.theta=1.5", "a number in (0, 1]"],
     "zoo/budget": ["fairtest_args.budget=-5", "a whole number of at least 1"],
     "zoo/mappo": ["'mappo' learns no Q-values", "f3", "abstraction", "qmix"],
-    "epymarl/mappo": ["'mappo' learns no Q-values", "f3", "abstraction", "qmix"],
     "epymarl/single": ["'CartPole-v1' has a single agent"],
     "zoo/scalar": ["pays one reward for the whole team", "one reward per agent"],
-    "epymarl/scalar": ["pays one reward for the whole team", "one reward per agent"],
     "zoo/continuous": ["'lbforaging_odd:Continuous-v0' has continuous actions", "discrete"],
-    "epymarl/continuous": ["'lbforaging_odd:Continuous-v0' has continuous actions", "discrete"],
     "zoo/exists": ["The run folder 'taken' already exists", "Choose another fairtest_args.out"],
-    "zoo/below-a-file": ["'plain/run'", "cannot write", "Choose another fairtest_args.out"],
+    "zoo/below-a-file": ["FairTest cannot write to", "'plain/run'", "Choose another fairtest_args.out"],
     "zoo/no-checkpoint": ["checkpoint_path='nowhere'", "does not exist"],
     "zoo/torn-checkpoint": ["agent.th' is not a readable checkpoint"],
     "epymarl/other-size": ["fc1.weight has shape", "fc2.weight has shape", "fc2.bias has shape"],

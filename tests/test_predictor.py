@@ -158,10 +158,11 @@ def test_the_levels_give_1500_to_10000_joint_states_on_data_that_allows_it(
 
 
 def test_little_data_gets_fewer_states_than_steps() -> None:
-    q = np.random.default_rng(5).normal(size=(400, 3, 5)).astype(np.float32)
+    generator = np.random.default_rng(5)
+    q = (generator.normal(size=(400, 1)) @ generator.normal(size=(1, 15))).reshape(400, 3, 5).astype(np.float32)
     sizes = [len(abstraction(q, d)) for d in candidate_levels(q)]
-    assert sizes[0] < 200
-    assert max(sizes) <= 250
+    assert sizes == sorted(sizes)
+    assert 50 <= sizes[0] < sizes[-1] <= 200
 
 
 @pytest.mark.parametrize("value", [0.0, 3.7, -2.2])
@@ -317,17 +318,17 @@ def test_constant_q_values_leave_the_fairness_features_to_predict() -> None:
     blind = Traces(np.zeros_like(data.q), data.episode, data.received)
     predictor = fitted(blind, fair)
     assert len(predictor.abstraction) == 1
-    assert predictor.auc_abstract == pytest.approx(0.5, abs=0.1)
+    assert predictor.auc_abstract == 0.5
     assert predictor.auc_full is not None
     assert predictor.auc_full > 0.6
 
 
-@pytest.mark.parametrize("episodes", [2, 3, 5, 9, 16])
+@pytest.mark.parametrize("episodes", [2, 3, 5, 16])
 def test_a_handful_of_episodes_is_enough_to_fit(episodes: int) -> None:
     data, _ = learnable(episodes, 0.3)
-    for seed in range(3):
+    for seed in range(2):
         fair = np.random.default_rng(seed).permutation(np.arange(episodes)) > 0
-        predictor = fitted(data, fair, seed=seed)
+        predictor = fitted(data, fair, seed=seed, d=0.4)
         probability = predictor.fair_probability(data)
         assert ((probability >= 0) & (probability <= 1)).all()
         for auc in (predictor.auc_full, predictor.auc_abstract):

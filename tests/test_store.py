@@ -245,7 +245,7 @@ def test_no_failure_is_lost_when_the_run_is_killed(tmp_path: Path) -> None:
     assert not (run / "summary.json").exists()
 
 
-@pytest.mark.parametrize(("limit", "file"), [(60_000, "batches/00000.npz"), (150, "manifest.json")])
+@pytest.mark.parametrize(("limit", "file"), [(90_000, "batches/00000.npz"), (150, "manifest.json")])
 def test_a_full_disk_is_one_message_that_names_the_file(limit: int, file: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = endless(policy_folder(tmp_path / "team"), run)

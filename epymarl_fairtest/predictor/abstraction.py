@@ -58,17 +58,17 @@ def candidate_levels(q: NDArray[np.float32], count: int = 3) -> list[float]:
         return [1.0]  # a team that values everything alike has one state at every level
     most = min(MOST, max(1, len(q) // 2))  # little data cannot show many states twice
     fewest = min(FEWEST, max(1, most // 4))
-    coarse = _level_with(q, fewest, scale * 1e-6, scale * 2)
-    fine = _level_with(q, most, scale * 1e-6, coarse)
+    coarse = _level_with(q, fewest, fewest + fewest // 10, scale * 1e-6, scale * 2)
+    fine = _level_with(q, most - most // 10, most, scale * 1e-6, coarse)
     return [float(d) for d in np.geomspace(coarse, fine, count)]
 
 
-def _level_with(q: NDArray[np.float32], states: int, low: float, high: float) -> float:
-    """The level between `low` and `high` with about `states` joint states (they get fewer as d grows)."""
+def _level_with(q: NDArray[np.float32], fewest: int, most: int, low: float, high: float) -> float:
+    """A level between `low` and `high` with `fewest` to `most` joint states (they get fewer as d grows)."""
     for _ in range(20):
         middle = float(np.sqrt(low * high))
         found = len(np.unique(joint_states(q, middle)))
-        if abs(found - states) <= states // 20:
+        if fewest <= found <= most:
             break
-        low, high = (middle, high) if found > states else (low, middle)
+        low, high = (middle, high) if found > most else (low, middle)
     return middle

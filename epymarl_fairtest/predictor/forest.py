@@ -18,7 +18,7 @@ from epymarl_fairtest.predictor.features import Scaling, features, scaling
 from epymarl_fairtest.predictor.traces import Traces
 
 TREES = 100
-SMALLEST_SAMPLE = 256  # episodes per tree at least, however rare the rarer class
+SMALLEST_SAMPLE = 64  # episodes per tree at least, however rare the rarer class
 RARE = 5  # a joint state in fewer episodes than this cannot fill a leaf: it only costs time
 
 
@@ -34,7 +34,6 @@ class Predictor:
     constant: float  # f2 without a forest
     auc_abstract: float | None  # out of bag
     auc_full: float | None
-    roc: tuple[list[float], list[float]] | None = None
 
     def fair_probability(self, traces: Traces) -> NDArray[np.float64]:
         """P(fair | e) for each episode."""
@@ -125,6 +124,7 @@ def out_of_bag_auc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> f
     """AUC on each episode judged by the trees that did not see it; 0.5 where that cannot be said."""
     votes = forest.oob_decision_function_
     judged = np.nan_to_num(votes).sum(axis=1) > 0  # an episode in every bag has no votes
-    if fair[judged].all() or not fair[judged].any():
+    blind = all(tree.tree_.node_count == 1 for tree in forest.estimators_)  # its votes only count the bag
+    if blind or fair[judged].all() or not fair[judged].any():
         return 0.5
     return float(roc_auc_score(fair[judged], votes[judged, list(forest.classes_).index(True)]))

@@ -36,6 +36,7 @@ def fairtest(context: Context) -> Strategy:
             offspring = breeding.prioritise(offspring)  # line 11
             population = breeding.select(join(population, offspring))  # line 12
             kept.add(population, splices)
+    context.note("confirmation", {"kept": len(kept), "executed": 0})
     if context.stochastic and len(kept):  # a greedy team would only repeat the first parent
         confirmed = yield Request(kept.tests(), "confirmation")
         context.note("confirmation", kept.agreement(confirmed, context))

@@ -25,14 +25,16 @@ class Plan:
     offspring: int  # mutants executed per generation
     splices: int  # crossover children per generation
     predictor: int  # random executions that train the predictor
+    calibration: int  # random executions that calibrate theta
     cap: int  # candidates that the pre-filter lets through
+    calibration: int  # random executions that theta=auto looks at before the search
 
     def cost(self, accounting: str, rounds: int) -> int:
         """Episodes charged for `rounds` rounds."""
         mutants = self.generations * self.offspring
         if accounting == "paper":
             return rounds * (self.population + mutants)
-        return self.predictor + rounds * (self.pool + mutants)
+        return self.calibration + self.predictor + rounds * (self.pool + mutants)
 
 
 def plan_of(settings: Settings) -> Plan:
@@ -59,9 +61,15 @@ def _plan(s: Settings, offspring: int) -> Plan:
         offspring=offspring,
         splices=2 * round(s.crossover_ratio * offspring / 2),
         predictor=s.predictor_episodes if s.predictor_episodes is not None else pool // 3,
+        calibration=s.calibration,
         # The paper's pool is five times its population and passes whole; a smaller population narrows it.
         cap=min(pool, POOL_PER_OFFSPRING * population),
+        calibration=_calibration(s),
     )
+
+
+def _calibration(s: Settings) -> int:
+    return s.calibration_episodes if s.theta == "auto" else 0
 
 
 def _population(s: Settings, pool: int) -> int:
@@ -79,7 +87,7 @@ def _prices(s: Settings) -> tuple[float, float]:
         unit = max(unit, s.rounds * (1 + s.generations)) if s.pool is None else unit
     else:
         predictor = s.predictor_episodes if s.predictor_episodes is not None else fixed_pool // 3
-        fixed = predictor + s.rounds * fixed_pool
+        fixed = _calibration(s) + predictor + s.rounds * fixed_pool
         unit = s.rounds * (pool + s.generations) + (pool / 3 if s.predictor_episodes is None else 0)
         unit += s.crossover_ratio / 2  # kept for executing crossover children after the search
     return fixed, unit
@@ -99,7 +107,7 @@ def smallest_budget(s: Settings) -> int:
     fixed, unit = _prices(s)
     if s.offspring is not None or not unit:
         return one_round
-    budget = max(one_round, math.floor(fixed + SMALLEST * unit))
+    budget = max(one_round, math.floor(fixed + SMALLEST * unit) - s.calibration)
     while _affordable_offspring(replace(s, budget=budget)) < SMALLEST:
         budget += 1
     return budget

@@ -1,0 +1,76 @@
+"""The golden run: a fixed team, fixed settings, and the summary they must give.
+
+A change of the method changes the summary: look at the difference, and if it is meant, pin it again with
+
+    python tests/golden/regenerate.py
+
+from the root of the repository. The team (random weights) stays as it is; `--team` makes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import epymarl_fairtest  # noqa: F401  (registers the environments)
+from epymarl_fairtest.config import settings
+from epymarl_fairtest.host.checkpoint import PolicyRecord, expected_shapes, save_policy
+from epymarl_fairtest.run import run, versions
+from epymarl_fairtest.store.run import RunFolder
+from epymarl_fairtest.subject import saved_subject
+
+HERE = Path(__file__).resolve().parent
+SUMMARY = HERE / "summary.json"
+SETTINGS = {
+    "budget": 400,
+    "accounting": "strict",
+    "rounds": 2,
+    "generations": 2,
+    "theta": 0.8,
+    "predictor_episodes": 80,
+    "engine": "lockstep",
+}
+SEED = 11
+
+
+def make_team() -> None:
+    record = PolicyRecord(
+        algorithm="iql",
+        key="epymarl_fairtest:mpe-spread-v0",
+        time_limit=10,
+        n_agents=3,
+        n_actions=5,
+        obs_size=18,
+        hidden_dim=8,
+        use_rnn=True,
+        obs_last_action=True,
+        obs_agent_id=True,
+    )
+    generator = torch.Generator().manual_seed(20)
+    weights = {
+        name: torch.randn(shape, generator=generator) for name, shape in expected_shapes(record, separate=False).items()
+    }
+    save_policy(HERE / "team", record, weights)
+
+
+def golden_run(out: Path) -> dict[str, Any]:
+    """The summary without what depends on the machine."""
+    subject = saved_subject(HERE / "team", "env")
+    summary = run(
+        subject, settings(SETTINGS), RunFolder(out), seed=SEED, command="golden", terminal=False, warn=lambda _: None
+    )
+    return {name: value for name, value in summary.items() if name not in ("wall_seconds", "cpu_seconds")}
+
+
+if __name__ == "__main__":
+    if "--team" in sys.argv:
+        make_team()
+    with tempfile.TemporaryDirectory() as folder:
+        pinned = {"versions": versions(), "summary": golden_run(Path(folder) / "run")}
+    SUMMARY.write_text(json.dumps(pinned, indent=2) + "\n")
+    print(f"{SUMMARY.name}: {pinned['summary']['failures']} failures pinned")

@@ -1,0 +1,261 @@
+"""The twins against the real environments: not one bit may differ, or they are not used."""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils import seeding
+from support import AGENTS, KEYS, LIMITS, assert_identical, engine_of, environment, random_policy, record_of, some_tests
+
+from epymarl_fairtest.config import settings
+from epymarl_fairtest.engine.contract import CHUNK, Execution
+from epymarl_fairtest.engine.twin import Twin, prove, twin_of
+from epymarl_fairtest.engine.twin import engine as twin_engine
+from epymarl_fairtest.engine.twin.seeds import WORDS, next_double, next_integer, next_permutation, seed_stream
+from epymarl_fairtest.engine.world import BareWorld
+from epymarl_fairtest.episode import Tests, operator_code
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.run import Subject, make_engine
+from epymarl_fairtest.tasks import resolve_allocation, task_for
+
+every_task = pytest.mark.parametrize("task", KEYS)
+every_agent = pytest.mark.parametrize("agent", AGENTS)
+
+
+real_engine = cache(engine_of)  # its worlds are what is slow to make
+
+
+def twin(
+    task: str, agent: str = "mlp", *, kind: str = "epsilon_greedy", epsilon: float = 0.3, threads: int = 1
+) -> Twin:
+    record, known = record_of(task, agent), task_for(environment(task))
+    kernel = twin_of(environment(task), known, "env")
+    assert kernel is not None
+    how = Execution(kind, epsilon, 1.0, np.ones((record.n_agents, record.n_actions), bool))
+    return Twin(
+        kernel, random_policy(record), how, limit=record.time_limit, state_size=known.state_size, threads=threads
+    )
+
+
+def from_states(task: str, states: np.ndarray, seed: int = 0) -> Tests:
+    """Tests that start from given initial states."""
+    tests = some_tests(task, len(states), seed)
+    tests.start_state, tests.operator = states, np.full(len(states), operator_code("state"), np.int8)
+    return tests
+
+
+def crowded_states(task: str, count: int) -> np.ndarray:
+    """Bodies on top of each other, or players side by side around the food: as much contact as there can be."""
+    states = real_engine(task).execute(some_tests(task, count, seed=77)).states[:, 0]
+    generator = np.random.default_rng(3)
+    known = task_for(environment(task))
+    if task == "foraging":
+        for state in states:
+            food, players = known.food(state), known.players(state)
+            around = [(1, 0), (-1, 0), (0, 1), (0, -1)]
+            generator.shuffle(around)
+            for player, (down, right) in zip(players, around, strict=False):
+                player[:2] = food[0, 0] + down, food[0, 1] + right
+        return states
+    bodies = known.everyone(states)
+    bodies[..., :2] *= 0.15
+    bodies[..., 2:] = generator.uniform(-1.0, 1.0, bodies[..., 2:].shape)
+    return states
+
+
+@every_task
+@every_agent
+def test_a_twin_plays_the_very_episodes_of_the_real_environment(task: str, agent: str) -> None:
+    tests = some_tests(task, 300, seed=11)
+    assert_identical(twin(task, agent).execute(tests), real_engine(task, agent).execute(tests))
+
+
+@every_task
+def test_a_twin_follows_random_actions_bit_for_bit(task: str) -> None:
+    tests = some_tests(task, 200, seed=12)
+    assert_identical(twin(task, epsilon=1.0).execute(tests), real_engine(task, epsilon=1.0).execute(tests))
+
+
+@every_task
+def test_a_twin_handles_contact_bit_for_bit(task: str) -> None:
+    tests = from_states(task, crowded_states(task, 100))
+    real = real_engine(task, epsilon=0.8).execute(tests)
+    assert_identical(twin(task, epsilon=0.8).execute(tests), real)
+    if task == "foraging":
+        assert (real.rewards > 0).any(axis=(1, 2)).mean() > 0.3, "hardly anything was loaded"
+
+
+@every_task
+@every_agent
+def test_a_twin_goes_on_from_perturbed_states_at_every_step(task: str, agent: str) -> None:
+    known = task_for(environment(task))
+    parents = real_engine(task, agent).execute(some_tests(task, 200, seed=13))
+    generator = np.random.default_rng(4)
+    step = (np.arange(200) % LIMITS[task] * (parents.length / LIMITS[task])).astype(np.int32)
+    states, accepted = known.perturb(parents.states[np.arange(200), step], generator)
+    keep = np.flatnonzero(accepted)
+    tests = Tests(
+        root_seed=parents.root_seed,
+        stream=generator.integers(0, 2**64, 200, dtype=np.uint64),
+        shift=generator.integers(-5, 5, 200).astype(np.int32) * (step > 5),
+        start_step=step,
+        start_state=states,
+        operator=np.full(200, operator_code("mutation"), np.int8),
+        parent=parents.id,
+        prefix=parents,
+    ).take(keep)
+    tests.shift = tests.shift.astype(np.int32)
+    assert len(keep) > 60
+    assert_identical(twin(task, agent).execute(tests), real_engine(task, agent).execute(tests))
+
+
+@every_task
+@pytest.mark.parametrize("kind", ["greedy", "softmax"])
+def test_a_twin_executes_every_kind_of_choice_and_forced_actions(task: str, kind: str) -> None:
+    tests = some_tests(task, 40, seed=14)
+    forced = np.full((40, LIMITS[task], 3), -1, np.int16)
+    forced[:, 2:5, 1] = 3
+    tests.forced = forced
+    ours, real = twin(task, kind=kind).execute(tests), real_engine(task, kind=kind).execute(tests)
+    assert_identical(ours, real)
+    assert (real.actions[:, 2:5, 1] == 3).all()
+
+
+@every_task
+def test_a_twins_episode_does_not_depend_on_the_batch_or_the_threads(task: str) -> None:
+    tests = some_tests(task, CHUNK + 60, seed=15)
+    together = twin(task, "gru").execute(tests)
+    assert_identical(twin(task, "gru", threads=2).execute(tests), together)
+    assert_identical(twin(task, "gru").execute(tests.take([3, CHUNK + 1])), together.take([3, CHUNK + 1]))
+
+
+@every_task
+def test_seeds_start_where_the_real_environment_starts(task: str) -> None:
+    env, known = environment(task), task_for(environment(task))
+    kernel = twin_of(env, known, "env")
+    assert kernel is not None
+    seeds = np.concatenate([np.arange(300), np.random.default_rng(0).integers(0, 2**31, 700)])
+    states = np.empty((len(seeds), known.state_size))
+    kernel.reset(seeds, states)
+    for seed, state in zip(seeds, states, strict=True):
+        known.reset(env, int(seed))
+        assert known.read(env).tobytes() == state.tobytes(), f"seed {seed}"
+
+
+def test_the_compiled_generator_is_numpys() -> None:
+    for seed in np.random.default_rng(1).integers(0, 2**32, 500):
+        stream, order = np.zeros(WORDS, np.uint64), np.zeros(5, np.int64)
+        seed_stream(np.uint64(seed), stream)
+        real, _ = seeding.np_random(int(seed))
+        next_permutation(stream, order)
+        assert order.tolist() == real.permutation(5).tolist()
+        bounds = [(0, 8), (1, 7), (2, 3), (0, 3), (5, 1000), (0, 1), (1, 5)]
+        assert [next_integer(stream, *b) for b in bounds] == [int(real.integers(*b)) for b in bounds]
+        assert [next_double(stream) for _ in range(3)] == real.random(3).tolist()
+
+
+def test_stock_foraging_of_other_sizes_and_levels_has_a_twin_too() -> None:
+    import lbforaging  # noqa: F401
+
+    for key in ("Foraging-8x8-3p-3f-v3", "Foraging-10x10-4p-2f-v3"):
+        env = gymnasium.make(key, disable_env_checker=True)
+        known = task_for(env)
+        kernel = twin_of(env, known, "env")
+        assert kernel is not None
+        seeds = np.arange(300)
+        states = np.empty((300, known.state_size))
+        kernel.reset(seeds, states)
+        for seed in seeds:
+            known.reset(env, int(seed))
+            assert known.read(env).tobytes() == states[seed].tobytes(), f"{key}, seed {seed}"
+
+
+def test_there_is_no_twin_of_what_the_twins_do_not_know() -> None:
+    import lbforaging  # noqa: F401
+
+    short_sighted = gymnasium.make("Foraging-2s-8x8-3p-3f-v3", disable_env_checker=True)
+    assert twin_of(short_sighted, task_for(short_sighted), "env") is None
+    together = gymnasium.make("Foraging-8x8-3p-3f-coop-v3", disable_env_checker=True)
+    assert twin_of(together, task_for(together), "env") is None
+    own_reward = gymnasium.make("epymarl_fairtest:mpe-spread-v0", allocation="env")
+    assert twin_of(own_reward, task_for(own_reward), "env") is None
+    narrow = gymnasium.make("epymarl_fairtest:mpe-spread-v0", num_agent_neighbors=1)
+    assert twin_of(narrow, task_for(narrow), "env") is None
+
+
+# --- choosing an engine ---------------------------------------------------------------------------------
+
+
+def subject(task: str, **changes: Any) -> Subject:
+    record, known = record_of(task, "mlp"), task_for(environment(task))
+    allocate = resolve_allocation(known, "env")
+    whole = Subject(
+        task=known,
+        policy=random_policy(record),
+        make_world=lambda: BareWorld(
+            gymnasium.make(record.key), known, allocate, limit=record.time_limit, obs_size=record.obs_size
+        ),
+        available=np.ones((record.n_agents, record.n_actions), bool),
+        limit=record.time_limit,
+        environment=environment(task),
+    )
+    return replace(whole, **changes)
+
+
+@every_task
+def test_auto_takes_the_twin_once_it_has_proved_itself(task: str) -> None:
+    warnings: list[str] = []
+    assert make_engine(subject(task), settings({}), warnings.append).name == "twin"
+    assert not warnings
+    assert make_engine(subject(task), settings({"engine": "lockstep"}), warnings.append).name == "lockstep"
+
+
+def test_auto_says_so_and_uses_the_real_environment_when_the_twin_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = twin_engine.SpreadTwin.step
+
+    def wrong(self: Any, states: np.ndarray, *args: Any) -> None:
+        step(self, states, *args)
+        states[0, 0] = np.nextafter(states[0, 0], 9)
+
+    monkeypatch.setattr(twin_engine.SpreadTwin, "step", wrong)
+    warnings: list[str] = []
+    assert make_engine(subject("spread"), settings({}), warnings.append).name == "lockstep"
+    assert "does not agree" in warnings[0]
+
+
+def test_a_difference_only_after_a_restore_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, real = twin("tag", "gru"), real_engine("tag", "gru")
+    state_size = task_for(environment("tag")).state_size
+    assert prove(ours, real, state_size)
+    monkeypatch.setattr(
+        twin_engine, "memory_at_start", lambda policy, tests: (np.zeros((len(tests), 3, 16), np.float32),
+                                                               np.full((len(tests), 3), -1, np.int16))
+    )  # fmt: skip
+    assert not prove(ours, real, state_size)
+
+
+def test_without_numba_auto_uses_the_real_environment_and_twin_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real_import = builtins.__import__
+
+    def without_numba(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "epymarl_fairtest.engine.twin":
+            raise ImportError("No module named 'numba'")
+        return real_import(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_numba)
+    assert make_engine(subject("spread"), settings({}), pytest.fail).name == "lockstep"
+    with pytest.raises(FairTestError, match="needs numba"):
+        make_engine(subject("spread"), settings({"engine": "twin"}), pytest.fail)
+
+
+def test_asking_for_a_twin_that_does_not_exist_names_those_that_do() -> None:
+    with pytest.raises(FairTestError, match=r"mpe-tag-v0 \(prey_distance"):
+        make_engine(subject("spread", environment=None), settings({"engine": "twin"}), pytest.fail)
