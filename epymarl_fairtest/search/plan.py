@@ -27,7 +27,6 @@ class Plan:
     predictor: int  # random executions that train the predictor
     calibration: int  # random executions that calibrate theta
     cap: int  # candidates that the pre-filter lets through
-    calibration: int  # random executions that theta=auto looks at before the search
 
     def cost(self, accounting: str, rounds: int) -> int:
         """Episodes charged for `rounds` rounds."""
@@ -64,12 +63,7 @@ def _plan(s: Settings, offspring: int) -> Plan:
         calibration=s.calibration,
         # The paper's pool is five times its population and passes whole; a smaller population narrows it.
         cap=min(pool, POOL_PER_OFFSPRING * population),
-        calibration=_calibration(s),
     )
-
-
-def _calibration(s: Settings) -> int:
-    return s.calibration_episodes if s.theta == "auto" else 0
 
 
 def _population(s: Settings, pool: int) -> int:
@@ -87,7 +81,7 @@ def _prices(s: Settings) -> tuple[float, float]:
         unit = max(unit, s.rounds * (1 + s.generations)) if s.pool is None else unit
     else:
         predictor = s.predictor_episodes if s.predictor_episodes is not None else fixed_pool // 3
-        fixed = _calibration(s) + predictor + s.rounds * fixed_pool
+        fixed = s.calibration + predictor + s.rounds * fixed_pool
         unit = s.rounds * (pool + s.generations) + (pool / 3 if s.predictor_episodes is None else 0)
         unit += s.crossover_ratio / 2  # kept for executing crossover children after the search
     return fixed, unit
