@@ -55,7 +55,7 @@ def main() -> None:
     out = options.out or Path(tempfile.mkdtemp(prefix="fairtest-effect-"))
     cells = [(variant, seed) for seed in range(options.seeds) for variant in options.variants]
     with ThreadPoolExecutor(options.jobs) as pool:
-        summaries = list(pool.map(lambda cell: run(options.policy, *cell, out), cells))
+        summaries = list(pool.map(lambda cell: run(options.policy, cell[0], cell[1], out), cells))
     found: dict[str, list[dict[str, Any]]] = {variant: [] for variant in options.variants}
     for (variant, _), summary in zip(cells, summaries, strict=True):
         found[variant].append(summary)

@@ -47,7 +47,8 @@ def measure(task: str, episodes: int) -> dict[str, object]:
             spent[name] += cost[name]
         ratios.append(cost["on"] / cost["off"])
     overhead = statistics.median(ratios) - 1
-    return {"task": task, "host": host.name, "off_seconds": spent["off"], "on_seconds": spent["on"], "overhead": overhead}
+    seconds = {"off_seconds": spent["off"], "on_seconds": spent["on"]}
+    return {"task": task, "host": host.name, **seconds, "overhead": overhead}
 
 
 def main() -> None:

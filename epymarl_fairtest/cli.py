@@ -141,10 +141,8 @@ def _resume(args: argparse.Namespace) -> int:
     folder = RunFolder.resume(args.resume)
     manifest = folder.manifest()
     chosen = settings(manifest["settings"])
-    policy = args.policy or next(
-        (place for place in (folder.path / "policy", Path(manifest.get("policy", ""))) if (place / "agent.th").is_file()),
-        None,
-    )
+    places = [folder.path / "policy", Path(manifest.get("policy", ""))]
+    policy = args.policy or next((place for place in places if (place / "agent.th").is_file()), None)
     if policy is None:
         raise FairTestError(f"The team of {str(folder.path)!r} is not where it was; give its folder with --policy.")
     subject = saved_subject(policy, chosen.allocation)

@@ -100,7 +100,7 @@ class Settings:
         "share of the random executions that theta=auto calls unfair",
     )
     calibration_episodes: int | None = setting(
-        whole(20, optional=True), "random executions that theta=auto looks at; null: 1,000, at most a fifth of the budget"
+        whole(20, optional=True), "random executions that theta=auto looks at; null: 1,000, or a fifth of the budget"
     )
     budget: int = setting(whole(1), "episodes the method may spend, in the unit of `accounting`")
     accounting: str = setting(
@@ -124,7 +124,7 @@ class Settings:
     )
     crossover_ratio: float = setting(between(0, 10), "crossover children per generation, in units of `offspring`")
     predictor_episodes: int | None = setting(
-        whole(0, optional=True), "random executions that train the predictor besides the training pool; null: pool / 3"
+        whole(0, optional=True), "random executions that train the predictor beside the training pool; null: pool / 3"
     )
     prioritise: bool = setting(YES_NO, "ParetoSelect on f2 and f3 (Algorithm 3); off keeps the first ones instead")
     fill: str = setting(
@@ -144,7 +144,9 @@ class Settings:
     d: float | None = setting(
         between(0, 1e12, open_low=True, optional=True), "abstraction level; null: by out-of-bag AUC"
     )
-    workers: int = setting(whole(1), "threads of the twin engine and of the predictor's forest; results do not depend on it")
+    workers: int = setting(
+        whole(1), "threads of the twin engine and of the predictor's forest; results do not depend on it"
+    )
     engine: str = setting(
         one_of("auto", "twin", "lockstep"),
         "what executes episodes: the real environments (lockstep), their compiled twins, or the twins if they prove"

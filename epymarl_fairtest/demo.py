@@ -18,11 +18,11 @@ from typing import Any
 from epymarl_fairtest.errors import FairTestError
 
 # A small field with food that one agent can load: a team that learns something in two minutes.
-TRAINING = (
+TRAINING = shlex.split(
     "fairtest=True fairtest_args.preset=quick env_args.field_size=(6,6) env_args.max_food_level=1 t_max=40000"
     " epsilon_anneal_time=20000 test_nepisode=20 test_interval=10000 log_interval=10000 runner_log_interval=10000"
     " learner_log_interval=10000 use_cuda=False seed=1"
-).split()
+)
 
 
 def add_demo_parser(subparsers: Any) -> None:

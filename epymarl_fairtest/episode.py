@@ -120,7 +120,7 @@ class Tests:
     def take(self, rows: Any) -> Tests:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         prefix = values.pop("prefix")
-        taken = {k: None if v is None else v[rows] for k, v in values.items()}
+        taken: dict[str, Any] = {k: None if v is None else v[rows] for k, v in values.items()}
         return Tests(**taken, prefix=None if prefix is None else prefix.take(rows))
 
 

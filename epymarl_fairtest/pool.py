@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest import rng
 from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.store.write import write_atomically
+from epymarl_fairtest.store.write import write_arrays
 
 FILE = "training_pool.npz"
 
@@ -69,14 +69,14 @@ class TrainingPool:
     def save(self, path: Path) -> None:
         """One flat file: steps of all episodes one after the other, `length` tells them apart."""
         kept = self.episodes()
-        arrays = {
+        arrays: dict[str, NDArray[Any]] = {
             "position": np.array([e.position for e in kept], np.int64),
             "length": np.array([len(e.actions) for e in kept], np.int32),
             "offered": np.array(self.offered, np.int64),
         }
         for name in ("q", "actions", "rewards"):
             arrays[name] = np.concatenate([getattr(e, name) for e in kept]) if kept else np.empty((0, 0))
-        write_atomically(path, lambda file: np.savez_compressed(file, **arrays))
+        write_arrays(path, arrays, compressed=True)
 
 
 def _fit(*arrays: NDArray[Any]) -> bool:

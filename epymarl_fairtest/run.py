@@ -87,11 +87,10 @@ def check_method(settings: Settings) -> None:
         )
     if settings.method == "fairtest":
         plan_of(settings)
-    calibration = settings.calibration_episodes if settings.theta == "auto" else 0
-    if settings.accounting == "strict" and settings.budget <= calibration:
+    if settings.accounting == "strict" and settings.budget <= settings.calibration:
         raise FairTestError(
             f"fairtest_args.budget={settings.budget} leaves nothing to the method: theta=auto takes"
-            f" calibration_episodes={calibration} of it (strict accounting). Set a larger budget or fewer"
+            f" calibration_episodes={settings.calibration} of it (strict accounting). Set a larger budget or fewer"
             " calibration_episodes."
         )
 

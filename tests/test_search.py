@@ -172,7 +172,7 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
 
 def test_calibration_is_in_the_ledger(tmp_path: Path) -> None:
     subject, steps = counted(team())
-    result = search(subject, chosen(theta="auto", calibration_episodes=40, quantile=0.3), tmp_path / "run")
+    result = search(subject, chosen(budget=200, theta="auto", calibration_episodes=40, quantile=0.3), tmp_path / "run")
     assert result.summary["ledger"]["calibration"] == {"episodes": 40, "steps": 320}
     assert steps[0] == result.summary["executed_steps"]
     assert 0 < result.summary["theta"] < 1
@@ -500,7 +500,7 @@ def test_a_damaged_failure_file_is_a_clear_error(whole: Result, tmp_path: Path) 
         {"predictor_episodes": 0},
         {"index": "gini"},
         {"index": "min_max", "theta": 0.4},
-        {"index": "cv", "theta": "auto", "calibration_episodes": 30, "quantile": 0.2},
+        {"index": "cv", "theta": "auto", "calibration_episodes": 30, "quantile": 0.2, "budget": 200},
     ],
     ids=str,
 )

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from epymarl_fairtest.store.write import write_arrays
 from epymarl_fairtest.tasks.prey import SHAPES, Prey, to_grid
 
 EPISODE = 50
@@ -186,7 +187,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=300, help="episodes per row of the final table")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    np.savez(options.out, **train(options.steps, options.seed))
+    write_arrays(Path(options.out), train(options.steps, options.seed))
     rng, ours = np.random.default_rng(options.seed), Prey.load(options.out)
     rows = {"motionless": lambda _: 0, "random": lambda _: int(rng.integers(5)), "ours": ours.act}
     print("\n| prey | caught steps of 50 | mean distance from the centre | greatest |")

@@ -41,19 +41,19 @@ class Lockstep:
         while len(self._worlds) < len(tests):
             self._worlds.append(self._make_world())
         worlds = self._worlds[: len(tests)]
-        for world, from_seed, seed, state, step in zip(
+        for world, from_seed, seed, state, first in zip(
             worlds, tests.from_seed, tests.root_seed, tests.start_state, tests.start_step, strict=True
         ):
             if from_seed:
                 world.reset(int(seed))
             else:
-                world.restore(state, int(step))
+                world.restore(state, int(first))
 
         hidden, last = memory_at_start(policy, tests)
         step = tests.start_step.copy()
         rows = np.flatnonzero(step < self._limit)  # the episodes that are still running
-        for row, world in enumerate(worlds):
-            episodes.states[row, step[row]] = world.state()
+        for number, world in enumerate(worlds):
+            episodes.states[number, step[number]] = world.state()
         while rows.size:
             at = step[rows]
             obs = np.stack([worlds[row].obs for row in rows])

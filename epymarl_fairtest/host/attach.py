@@ -29,7 +29,7 @@ def activate() -> None:
         return original(self, argv)
 
     run_commandline.fairtest = True  # type: ignore[attr-defined]
-    Experiment.run_commandline = run_commandline
+    Experiment.run_commandline = run_commandline  # type: ignore[method-assign]
 
 
 def on_terminal() -> bool:

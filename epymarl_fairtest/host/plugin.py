@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import sys
 import tempfile
 import warnings
@@ -61,6 +62,12 @@ def aside() -> Iterator[None]:
         np.random.set_state(states[1])
         torch.set_rng_state(states[2])
         torch.set_num_threads(states[3])
+
+
+def command_line() -> str:
+    """The host's command as one would type it again: no absolute path, whatever the launcher made of it."""
+    program = os.path.relpath(sys.argv[0]) if os.path.isabs(sys.argv[0]) else sys.argv[0]
+    return shlex.join([program, *sys.argv[1:]])
 
 
 class Plugin:
@@ -292,16 +299,15 @@ class Plugin:
                 self._test(runner, folder, record)
             except Exception as error:
                 again = f"fairtest run --policy {str(saved)!r} --out NEW_FOLDER"
-                raise FairTestError(f"{error}\nThe trained team is safe in {str(saved)!r}; test it again with: {again}") from (
-                    None if isinstance(error, FairTestError) else error
-                )
+                message = f"{error}\nThe trained team is safe in {str(saved)!r}; test it again with: {again}"
+                raise FairTestError(message) from (None if isinstance(error, FairTestError) else error)
 
     def _record(self, training_steps: int) -> PolicyRecord:
         args = self._args
         made_with = {
             k: v
             for k, v in args.env_args.items()
-            if k not in ("key", "time_limit", "seed", "render", "pretrained_wrapper") or (k == "pretrained_wrapper" and v)
+            if k not in ("key", "time_limit", "seed", "render") and not (k == "pretrained_wrapper" and not v)
         }
         returns = getattr(self._logger, "stats", {}).get("test_return_mean")
         return PolicyRecord(
@@ -320,7 +326,7 @@ class Plugin:
             host=self._host.name,
             training_steps=training_steps,
             test_return=float(returns[-1][1]) if returns else None,
-            command=" ".join(sys.argv),
+            command=command_line(),
         )
 
     def _save(self, runner: Any, record: PolicyRecord) -> RunFolder:
@@ -379,7 +385,7 @@ class Plugin:
             self.settings,
             folder,
             seed=self._seed,
-            command=" ".join(sys.argv),
+            command=command_line(),
             terminal=on_terminal(),
             warn=lambda message: self._say(message, warning=True),
         )

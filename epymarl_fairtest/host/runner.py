@@ -11,7 +11,7 @@ from epymarl_fairtest.host.plugin import Plugin
 def fairtest_runner(base: type, host: Host) -> type:
     """A runner class like `base`, with FairTest."""
 
-    class FairTestRunner(base):  # type: ignore[misc]
+    class FairTestRunner(base):
         def __init__(self, args: Any, logger: Any) -> None:
             self._fairtest = Plugin(host, args, logger, parallel=not _has_own_environment(base))
             with self._fairtest.tapping():

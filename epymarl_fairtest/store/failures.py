@@ -9,6 +9,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -34,8 +35,8 @@ def load_failures(path: Path) -> Episodes:
 
 def _nothing() -> Episodes:
     """A run without failures: no rows, and nobody knows of how many agents."""
-    whole = {name: np.empty(0, np.int64) for name in ("root_seed", "parent", "id")}
-    steps = {name: np.empty(0, np.int32) for name in ("length", "shift", "start_step")}
+    whole: dict[str, Any] = {name: np.empty(0, np.int64) for name in ("root_seed", "parent", "id")}
+    steps: dict[str, Any] = {name: np.empty(0, np.int32) for name in ("length", "shift", "start_step")}
     return Episodes(
         states=np.empty((0, 1, 0)),
         obs=np.empty((0, 0, 0, 0), np.float32),

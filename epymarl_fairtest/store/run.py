@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.episode import OPERATORS, Episodes
 from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.store.write import cannot_write, write_atomically, write_json
+from epymarl_fairtest.store.write import cannot_write, write_arrays, write_atomically, write_json
 
 FORMAT = 1
 SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "jfi")
@@ -96,10 +96,9 @@ class RunFolder:
     ) -> None:
         """Failures, then the batch, then the journal line that makes both count."""
         if failing.any():
-            part = failure_arrays(episodes.take(failing), index[failing])
-            write_atomically(self._part(number), lambda file: np.savez(file, **part))
+            write_arrays(self._part(number), failure_arrays(episodes.take(failing), index[failing]))
         batch = {name: getattr(episodes, name) for name in episodes.__dataclass_fields__}
-        write_atomically(self.path / "batches" / f"{number:05d}.npz", lambda file: np.savez(file, **batch))
+        write_arrays(self.path / "batches" / f"{number:05d}.npz", batch)
         self._append(
             {
                 "batch": number,
@@ -130,7 +129,7 @@ class RunFolder:
             with np.load(path, allow_pickle=False) as file:
                 parts.append({name: file[name] for name in file.files})
         failures = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]} if parts else {}
-        write_atomically(self.path / "failures.npz", lambda file: np.savez(file, **failures))
+        write_arrays(self.path / "failures.npz", failures)
         table = failure_table(failures)
         write_atomically(self.path / "failures.csv", lambda file: file.write(table.encode()))
         write_json(self.path / "summary.json", summary)

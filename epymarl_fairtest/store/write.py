@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
 
 from epymarl_fairtest.errors import FairTestError
 
@@ -27,6 +30,12 @@ def write_atomically(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
         if isinstance(error, OSError):
             raise cannot_write(path, error) from error
         raise
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False) -> None:
+    """An .npz that numpy reads without pickle."""
+    save: Any = np.savez_compressed if compressed else np.savez
+    write_atomically(path, lambda file: save(file, allow_pickle=False, **arrays))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -115,7 +115,8 @@ class Twin:
                     q, running, chunk.stream, at, epsilon, how.available, self._edges, actions
                 )
             if not finite:
-                raise not_finite(int(chunk.root_seed[0]), int(step[0]))
+                bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
+                raise not_finite(int(chunk.root_seed[bad]), int(step[bad]))
             if chunk.forced is not None:
                 forced = chunk.forced[np.arange(count), np.minimum(step, self._limit - 1)]
                 actions = np.where(forced >= 0, forced, actions).astype(np.int16)

@@ -151,7 +151,7 @@ def _observe(states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32
 
 
 @njit(cache=True, nogil=True)
-def _food_at(state: Array, row: int, col: int, players: int, slots: int) -> int:
+def _food_at(state: Array, row: Any, col: Any, players: int, slots: int) -> int:
     """The slot of the food in a cell, -1 for none."""
     for slot in range(slots):
         at = 3 * (players + slot)
@@ -161,7 +161,7 @@ def _food_at(state: Array, row: int, col: int, players: int, slots: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _food_beside(state: Array, row: int, col: int, players: int, slots: int) -> int:
+def _food_beside(state: Array, row: Any, col: Any, players: int, slots: int) -> int:
     """The slot of food next to a cell; the spawn rules leave at most one."""
     for slot in range(slots):
         at = 3 * (players + slot)

@@ -4,6 +4,8 @@ gymnasium seeds an environment with `Generator(PCG64(SeedSequence(seed)))`. Maki
 than an episode; this is the same stream as plain integer arithmetic.
 """
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -102,7 +104,7 @@ def _next_half(stream: NDArray[np.uint64]) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def next_integer(stream: NDArray[np.uint64], low: int, high: int) -> int:
+def next_integer(stream: NDArray[np.uint64], low: Any, high: Any) -> Any:
     """`Generator.integers(low, high)`: Lemire's method on 32 bits. One possible value draws nothing."""
     span = np.uint64(high - low)
     if span <= np.uint64(1):
