@@ -36,7 +36,8 @@ from epymarl_fairtest.tasks.base import Task
 tqdm.monitor_interval = 0  # its thread would show up among the host's
 
 INDEX_NAMES = {"jfi": "Jain's index", "gini": "1 - Gini", "min_max": "min / max", "cv": "1 - variation"}
-LIBRARIES = ("torch", "numpy", "gymnasium", "pettingzoo", "mpe2", "lbforaging", "sacred", "numba")
+LIBRARIES = ("torch", "numpy", "scikit-learn", "moocore", "gymnasium", "pettingzoo", "mpe2", "lbforaging")
+LIBRARIES += ("sacred", "numba")
 
 
 @dataclass(frozen=True)

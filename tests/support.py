@@ -146,7 +146,6 @@ def _jobs() -> dict[str, Job]:
         # Algorithms, tasks and runners:
         Job("zoo/qmix-tag-parallel", f"--config=qmix --env-config=fairtest_pp with {ON} {SHORT} {PARALLEL}"),
         Job("zoo/iql-spread", f"--config=iql --env-config=fairtest_mpe with {ON} {SHORT} {SEARCH}"),
-        Job("zoo/iql-tag", f"--config=iql --env-config=fairtest_pp with {ON} {SHORT}"),
         Job("zoo/iql_ns-foraging", f"--config=iql_ns --env-config=fairtest_lbf with runner=fairtest {SHORT}"),
         Job(
             "zoo/stock-foraging",
