@@ -76,6 +76,10 @@ class Context:
 Strategy = Generator[Request, Episodes, None]
 
 
+class BudgetSpent(Exception):
+    """Thrown into a strategy that asks for more than is left: it may still ask for what is not charged."""
+
+
 class Store(Protocol):
     def load_batch(self, number: int) -> Episodes | None: ...
     def save_batch(self, number: int, purpose: str, episodes: Episodes, index: Any, failing: Any) -> None: ...
@@ -106,10 +110,12 @@ class Campaign:
             while True:
                 request = asking.send(told)
                 if self._is_charged(request) and self._left() <= 0:
-                    break  # what the accounting does not charge, the confirmation of splices, may still run
+                    request = asking.throw(BudgetSpent())
+                    if self._is_charged(request):
+                        break
                 told = self._serve(request)
-        except StopIteration:
-            pass  # the strategy has nothing more to ask
+        except (StopIteration, BudgetSpent):
+            pass  # the strategy has nothing more to ask, or nothing that is free of charge
         finally:
             asking.close()
 

@@ -153,9 +153,17 @@ def tests_from_seeds(
     )
 
 
-def replay_tests(episodes: Episodes) -> Tests:
-    """The tests that gave these episodes (starts, streams and lineage), to execute them again."""
+def replay_tests(episodes: Episodes, *, restorable: bool = True) -> Tests:
+    """The tests that gave these episodes (starts, streams and lineage), to execute them again.
+
+    In a task that cannot be restored every episode starts from its seed and repeats the recorded actions.
+    """
     rows = np.arange(len(episodes))
+    if not restorable:
+        tests = tests_from_seeds(episodes.root_seed, episodes.stream, episodes.states.shape[-1])
+        tests.shift, tests.operator, tests.parent = episodes.shift, episodes.operator, episodes.parent
+        tests.forced = episodes.actions
+        return tests
     start_state = episodes.states[rows, episodes.start_step].copy()
     start_state[episodes.operator == operator_code("seed")] = np.nan
     return Tests(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 
 from epymarl_fairtest.baselines.random import random_tests
-from epymarl_fairtest.campaign import Context, Request, Strategy
+from epymarl_fairtest.campaign import BudgetSpent, Context, Request, Strategy
 from epymarl_fairtest.episode import Episodes
 from epymarl_fairtest.predictor import Predictor, Traces, fit_predictor, traces_of, traces_of_pool
 from epymarl_fairtest.search.breeding import Breeding, Kept, join
@@ -21,6 +22,16 @@ def fairtest(context: Context) -> Strategy:
     predictor, temperature = yield from train_predictor(context, plan)
     breeding = Breeding(context, plan, Fitness(predictor, temperature, context.settings.objectives))
     kept = Kept()
+    with suppress(BudgetSpent):
+        yield from search(context, plan, breeding, kept)
+    context.note("confirmation", {"kept": len(kept), "executed": 0})
+    if context.stochastic and len(kept):  # a greedy team would only repeat the first parent
+        confirmed = yield Request(kept.tests(), "confirmation")
+        context.note("confirmation", kept.agreement(confirmed, context))
+
+
+def search(context: Context, plan: Plan, breeding: Breeding, kept: Kept) -> Strategy:
+    """The rounds and generations of Algorithm 1."""
     for r in range(plan.rounds):
         tests = random_tests(plan.pool, context.task.state_size, context.generator("candidates", r))
         candidates = breeding.executed((yield Request(tests, "candidate")))  # lines 3 and 4
@@ -36,10 +47,6 @@ def fairtest(context: Context) -> Strategy:
             offspring = breeding.prioritise(offspring)  # line 11
             population = breeding.select(join(population, offspring))  # line 12
             kept.add(population, splices)
-    context.note("confirmation", {"kept": len(kept), "executed": 0})
-    if context.stochastic and len(kept):  # a greedy team would only repeat the first parent
-        confirmed = yield Request(kept.tests(), "confirmation")
-        context.note("confirmation", kept.agreement(confirmed, context))
 
 
 def train_predictor(context: Context, plan: Plan) -> Generator[Request, Episodes, tuple[Predictor, float]]:

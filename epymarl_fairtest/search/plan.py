@@ -45,7 +45,9 @@ def plan_of(settings: Settings) -> Plan:
             f" with these settings is {smallest_budget(s)} episodes ({s.accounting} accounting); with less, use"
             " method=random, or set a smaller pool and fewer offspring."
         )
-    return plan
+    # A round that nothing is left for must not begin: its candidates are free of charge in paper accounting.
+    paid = [r for r in range(1, s.rounds + 1) if plan.cost(s.accounting, r - 1) < s.budget]
+    return replace(plan, rounds=len(paid))
 
 
 def _plan(s: Settings, offspring: int) -> Plan:
