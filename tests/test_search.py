@@ -742,3 +742,17 @@ def test_the_golden_run_gives_the_pinned_summary(tmp_path: Path, monkeypatch: py
     """If this is meant to change: python tests/golden/regenerate.py"""
     monkeypatch.setattr(forest, "TREES", 100)
     same(json.loads(SUMMARY.read_text())["summary"], golden_run(tmp_path / "run"))
+
+
+def test_a_budget_that_ends_within_a_round_still_confirms_splices_where_that_is_free(tmp_path: Path) -> None:
+    given = chosen(**{**PAPER, "pool": 60, "offspring": 16, "budget": 50, "rounds": 3})
+    result = search(team(), given, tmp_path / "run")
+    assert result.summary["charged_paper"] == 50
+    assert result.summary["notes"]["confirmation"]["executed"] == result.summary["notes"]["confirmation"]["kept"] > 0
+
+
+def test_a_round_that_nothing_is_left_for_does_not_begin(tmp_path: Path) -> None:
+    given = chosen(**{**PAPER, "pool": 60, "offspring": 16, "budget": 88, "rounds": 3})
+    result = search(team(), given, tmp_path / "run")
+    assert result.summary["charged_paper"] == 88
+    assert len(result.folder.executed("candidate")) == 2
