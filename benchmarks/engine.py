@@ -1,6 +1,6 @@
 """Episodes per CPU second: the host's EpisodeRunner and FairTest's engine on the same team.
 
-    python -m benchmarks.engine [--json] [--tasks spread tag foraging] [--agents mlp64 gru128]
+python -m benchmarks.engine [--json] [--tasks spread tag foraging] [--agents mlp64 gru128]
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def lockstep_of(training: Training, epsilon: float = 0.05) -> Lockstep:
     policy = ControllerPolicy(training.mac, training.runner.new_batch, args, wrapper.get_obs_size())
     how = Execution("epsilon_greedy", epsilon, 1.0, np.array(wrapper.get_avail_actions(), bool))
     limit = wrapper.episode_limit
-    return Lockstep(
-        lambda: HostWorld(make(), task, host, "env"), policy, how, limit=limit, state_size=task.state_size
-    )
+    return Lockstep(lambda: HostWorld(make(), task, host, "env"), policy, how, limit=limit, state_size=task.state_size)
 
 
 def measure(task: str, agent: str) -> dict[str, Any]:

@@ -29,9 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     from epymarl_fairtest.host.install import add_install_parser
     from epymarl_fairtest.host.launch import add_launch_parser
 
-    parser = argparse.ArgumentParser(
-        prog="fairtest", description="Does a trained MARL team share its rewards fairly?"
-    )
+    parser = argparse.ArgumentParser(prog="fairtest", description="Does a trained MARL team share its rewards fairly?")
     parser.add_argument("--version", action="version", version=f"fairtest {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     add_demo_parser(commands)

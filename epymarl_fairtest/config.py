@@ -39,10 +39,7 @@ def between(low: float, high: float, *, open_low: bool = False, optional: bool =
     sentence = f"a number in {'(' if open_low else '['}{low:g}, {high:g}]" + (" or null" if optional else "")
     return Rule(
         sentence,
-        lambda v: (
-            (optional and v is None)
-            or (_number(v) and (low < v if open_low else low <= v) and v <= high)
-        ),
+        lambda v: (optional and v is None) or (_number(v) and (low < v if open_low else low <= v) and v <= high),
     )
 
 
@@ -154,9 +151,7 @@ class Settings:
     )
     batch: int = setting(whole(1), "tests per batch of the random strategy")
     seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
-    training_pool: int = setting(
-        whole(0), "training episodes kept, later ones more likely; 0 switches the hook off"
-    )
+    training_pool: int = setting(whole(0), "training episodes kept, later ones more likely; 0 switches the hook off")
     coverage_bins: int = setting(
         Rule("a whole number from 1 to 64", lambda v: _whole(v) and 1 <= v <= 64),
         "bins per position coordinate of the coverage grid",

@@ -47,23 +47,19 @@ class Episodes:
         return self.actions.shape[1]
 
     def take(self, rows: Any) -> Episodes:
-        """The episodes at `rows` (indices or mask), copied."""
+        """The episodes at `rows`: copies for indices or a mask, views for a slice."""
         return Episodes(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
 
     @staticmethod
     def concatenate(parts: Sequence[Episodes]) -> Episodes:
-        return Episodes(
-            **{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Episodes)}
-        )
+        return Episodes(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Episodes)})
 
     def executed_steps(self) -> int:
         """Environment steps these episodes cost; a kept prefix cost nothing again."""
         return int((self.length - self.start_step).sum())
 
 
-def empty_episodes(
-    tests: Tests, *, limit: int, agents: int, actions: int, state_size: int, obs_size: int
-) -> Episodes:
+def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state_size: int, obs_size: int) -> Episodes:
     """Episodes ready to be filled by an engine, the kept prefixes already in place."""
     b = len(tests)
     episodes = Episodes(
@@ -122,7 +118,6 @@ class Tests:
         prefix = values.pop("prefix")
         taken: dict[str, Any] = {k: None if v is None else v[rows] for k, v in values.items()}
         return Tests(**taken, prefix=None if prefix is None else prefix.take(rows))
-
 
     @staticmethod
     def concatenate(parts: Sequence[Tests]) -> Tests:

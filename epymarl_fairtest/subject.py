@@ -33,9 +33,7 @@ def saved_subject(folder: Path, allocation: str) -> Subject:
     allocate = resolve_allocation(task, allocation)
     counts = np.array([space.n for space in spaces])
     obs_size = max(gymnasium.spaces.flatdim(space) for space in env.observation_space)
-    policy = load_policy(
-        folder, record, obs_size=obs_size, n_agents=task.n_agents, n_actions=int(counts.max())
-    )
+    policy = load_policy(folder, record, obs_size=obs_size, n_agents=task.n_agents, n_actions=int(counts.max()))
     pool = load_pool(folder / POOL_FILE) if (folder / POOL_FILE).is_file() else []
     return Subject(
         task=task,

@@ -164,9 +164,7 @@ def _about_mpe(machine: Machine, checkout: Path | None) -> Iterator[Finding]:
             if not own:
                 return
     elif not own:
-        yield Finding(
-            "mpe", "problem", f"pettingzoo {zoo} no longer holds MPE, and mpe2 is not installed", together
-        )
+        yield Finding("mpe", "problem", f"pettingzoo {zoo} no longer holds MPE, and mpe2 is not installed", together)
         return
     if own:
         yield Finding("mpe", "ok", f"pettingzoo {zoo} holds MPE")
@@ -328,9 +326,7 @@ def add_doctor_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentP
         epilog="example:\n  fairtest doctor ~/epymarl",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "checkout", metavar="CHECKOUT", nargs="?", help="the EPyMARL folder (default: the one in use)"
-    )
+    parser.add_argument("checkout", metavar="CHECKOUT", nargs="?", help="the EPyMARL folder (default: the one in use)")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     parser.set_defaults(func=_run)
 

@@ -404,13 +404,9 @@ def add_install_parser(subparsers: "argparse._SubParsersAction[argparse.Argument
         "  cd ~/epymarl && python src/main.py --config=iql --env-config=gymma with fairtest=True ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "checkout", metavar="CHECKOUT", nargs="?", help="the EPyMARL folder (default: the one in use)"
-    )
+    parser.add_argument("checkout", metavar="CHECKOUT", nargs="?", help="the EPyMARL folder (default: the one in use)")
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument(
-        "--check", action="store_true", help="only tell the state; exit code 1 unless installed"
-    )
+    mode.add_argument("--check", action="store_true", help="only tell the state; exit code 1 unless installed")
     mode.add_argument("--uninstall", action="store_true", help="restore the checkout")
     parser.set_defaults(func=_run)
 

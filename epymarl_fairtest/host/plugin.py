@@ -11,6 +11,7 @@ import random
 import shlex
 import sys
 import tempfile
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -299,7 +300,9 @@ class Plugin:
                 self._test(runner, folder, record)
             except Exception as error:
                 again = f"fairtest run --policy {str(saved)!r} --out NEW_FOLDER"
-                message = f"{error}\nThe trained team is safe in {str(saved)!r}; test it again with: {again}"
+                if not isinstance(error, FairTestError):
+                    self._say(f"FairTest failed after training:\n{traceback.format_exc()}", warning=True)
+                message = f"{error or type(error).__name__}\nThe trained team is safe in {str(saved)!r}; test it again with: {again}"
                 raise FairTestError(message) from (None if isinstance(error, FairTestError) else error)
 
     def _record(self, training_steps: int) -> PolicyRecord:

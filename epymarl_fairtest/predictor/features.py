@@ -82,9 +82,7 @@ def presence(traces: Traces, abstraction: Abstraction) -> sparse.csr_matrix:
     column = abstraction.columns(traces.q)
     known = column >= 0
     ones = np.ones(int(known.sum()), np.float32)
-    counts = sparse.csr_matrix(
-        (ones, (traces.episode[known], column[known])), shape=(len(traces), len(abstraction))
-    )
+    counts = sparse.csr_matrix((ones, (traces.episode[known], column[known])), shape=(len(traces), len(abstraction)))
     counts.data[:] = 1  # repeated visits were added up
     return counts
 

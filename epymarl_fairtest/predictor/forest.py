@@ -68,9 +68,7 @@ def fit_predictor(
     auc_abstract, states = max(fits, key=lambda fit: fit[0])
     matrix, columns = frequent(features(traces, states, scale, buckets))
     forest = _fit(matrix, fair, seed, workers)
-    return Predictor(
-        states, scale, buckets, columns, forest, float("nan"), auc_abstract, out_of_bag_auc(forest, fair)
-    )
+    return Predictor(states, scale, buckets, columns, forest, float("nan"), auc_abstract, out_of_bag_auc(forest, fair))
 
 
 def cross_validated_auc(

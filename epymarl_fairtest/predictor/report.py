@@ -66,9 +66,7 @@ def predictor_report(
             f"Of {len(fair)} labelled episodes {unfair} are unfair; five of each kind are needed to cross-validate."
             " Execute more (--episodes) or choose another threshold (--set theta=…)."
         )
-    predictor = fit_predictor(
-        traces, fair, buckets=settings.buckets, seed=seed, d=settings.d, workers=settings.workers
-    )
+    predictor = fit_predictor(traces, fair, buckets=settings.buckets, seed=seed, d=settings.d, workers=settings.workers)
     assert predictor.auc_abstract is not None
     assert predictor.auc_full is not None
     return PredictorReport(

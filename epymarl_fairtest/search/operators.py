@@ -20,9 +20,7 @@ RESTARTS = 50
 """Draws before the rest of a batch is given up: a partner or a legal perturbation may not exist."""
 
 
-def mutate(
-    population: Episodes, draw: Draw, count: int, task: Task, rng: np.random.Generator
-) -> tuple[Tests, int]:
+def mutate(population: Episodes, draw: Draw, count: int, task: Task, rng: np.random.Generator) -> tuple[Tests, int]:
     """Restore a parent at a random step, perturb the agents under test, and let the team go on.
 
     Gives the tests and how many mutations no environment would accept. A task that cannot be restored

@@ -12,9 +12,7 @@ from epymarl_fairtest.tasks.generic import GenericTask
 from epymarl_fairtest.tasks.spread import SpreadTask
 from epymarl_fairtest.tasks.tag import TagTask
 
-TASKS: dict[str, type[Task]] = {
-    task.name: task for task in (SpreadTask, TagTask, ForagingTask, GenericTask)
-}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (SpreadTask, TagTask, ForagingTask, GenericTask)}
 """In the order in which they are asked; generic takes whatever the others leave."""
 
 

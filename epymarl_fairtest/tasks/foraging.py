@@ -99,9 +99,7 @@ class ForagingTask(Task):
         for row, col, level in self.food(state).astype(np.int64).tolist():
             if level > 0:
                 inner.field[row, col] = level
-        for player, (row, col, level) in zip(
-            inner.players, self.players(state).astype(np.int64).tolist(), strict=True
-        ):
+        for player, (row, col, level) in zip(inner.players, self.players(state).astype(np.int64).tolist(), strict=True):
             player.setup((row, col), level, (self.rows, self.cols))
             player.reward = 0
         inner.current_step = step

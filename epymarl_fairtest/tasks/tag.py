@@ -46,9 +46,7 @@ class TagTask(MpeTask):
                 f"predators can be tested: someone else must move the prey. {INSTEAD}"
             )
         if any(type(layer).__name__ == "RandomTag" for layer in wrappers(env)):
-            raise FairTestError(
-                f"RandomTag's prey draws its moves unseeded, so no episode can be repeated. {INSTEAD}"
-            )
+            raise FairTestError(f"RandomTag's prey draws its moves unseeded, so no episode can be repeated. {INSTEAD}")
 
     @staticmethod
     def _under_test(world: Any) -> int:

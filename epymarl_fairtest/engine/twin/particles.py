@@ -59,9 +59,7 @@ def softplus(x: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def move(
-    state: Array, force: Array, bodies: int, limit: Array, collides: NDArray[np.bool_], size: Array
-) -> None:
+def move(state: Array, force: Array, bodies: int, limit: Array, collides: NDArray[np.bool_], size: Array) -> None:
     """One step of one world; `force` (bodies, 2) holds the thrust and is used up."""
     landmarks = (len(state) - 4 * bodies) // 2
     for a in range(bodies):

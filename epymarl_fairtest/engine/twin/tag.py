@@ -32,9 +32,7 @@ class TagTwin:
         self, states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array,
         over: NDArray[np.bool_], steps: NDArray[np.int32],
     ) -> None:  # fmt: skip
-        _step(
-            states, running, actions, rewards, over, self._bodies, *self._constants, self._moves, *self._prey
-        )
+        _step(states, running, actions, rewards, over, self._bodies, *self._constants, self._moves, *self._prey)
 
 
 @njit(cache=True, nogil=True)
