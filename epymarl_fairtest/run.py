@@ -36,8 +36,7 @@ from epymarl_fairtest.tasks.base import Task
 tqdm.monitor_interval = 0  # its thread would show up among the host's
 
 INDEX_NAMES = {"jfi": "Jain's index", "gini": "1 - Gini", "min_max": "min / max", "cv": "1 - variation"}
-LIBRARIES = ("torch", "numpy", "scikit-learn", "moocore", "gymnasium", "pettingzoo", "mpe2", "lbforaging")
-LIBRARIES += ("sacred", "numba")
+LIBRARIES = "torch numpy scikit-learn moocore gymnasium pettingzoo mpe2 lbforaging sacred numba".split()  # noqa: SIM905
 
 
 @dataclass(frozen=True)

@@ -302,7 +302,8 @@ class Plugin:
                 again = f"fairtest run --policy {str(saved)!r} --out NEW_FOLDER"
                 if not isinstance(error, FairTestError):
                     self._say(f"FairTest failed after training:\n{traceback.format_exc()}", warning=True)
-                message = f"{error or type(error).__name__}\nThe trained team is safe in {str(saved)!r}; test it again with: {again}"
+                safe = f"The trained team is safe in {str(saved)!r}; test it again with: {again}"
+                message = f"{error or type(error).__name__}\n{safe}"
                 raise FairTestError(message) from (None if isinstance(error, FairTestError) else error)
 
     def _record(self, training_steps: int) -> PolicyRecord:
