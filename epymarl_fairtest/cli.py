@@ -184,7 +184,7 @@ def _calibrate(args: argparse.Namespace) -> int:
 
 
 def _predictor(args: argparse.Namespace) -> int:
-    from epymarl_fairtest.predictor.report import predictor_report
+    from epymarl_fairtest.experiment.predictor import predictor_report
     from epymarl_fairtest.subject import saved_subject
 
     chosen = _settings(args)

@@ -16,6 +16,7 @@ from epymarl_fairtest.fairness import INDICES
 from epymarl_fairtest.predictor.forest import cross_validated_auc, fit_predictor
 from epymarl_fairtest.predictor.traces import Traces, traces_of, traces_of_pool
 from epymarl_fairtest.run import Subject, make_engine
+from epymarl_fairtest.search.fitness import decision_certainty, scaled_temperature
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class PredictorReport:
     oob_full: float
     cv_abstract: list[float]  # per fold
     cv_full: list[float]
+    unfair_by_uncertainty: list[float]  # share of unfair executions in each fifth by f3, most uncertain first
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -45,6 +47,8 @@ class PredictorReport:
             ("with fairness features", self.oob_full, self.cv_full),
         ):
             lines.append(f"{name:<28}{oob:>12.3f}{np.mean(folds):>10.3f}{np.std(folds):>8.3f}")
+        fifths = "  ".join(f"{share:.1%}" for share in self.unfair_by_uncertainty)
+        lines.append(f"unfair among the executions, most uncertain fifth (lowest f3) first:  {fifths}")
         return "\n".join(lines)
 
 
@@ -67,6 +71,8 @@ def predictor_report(
             " Execute more (--episodes) or choose another threshold (--set theta=…)."
         )
     predictor = fit_predictor(traces, fair, buckets=settings.buckets, seed=seed, d=settings.d, workers=settings.workers)
+    by_f3 = np.argsort(decision_certainty(executed, scaled_temperature(executed)), kind="stable")
+    executed_unfair = INDICES[settings.index](executed.received) <= theta
     assert predictor.auc_abstract is not None
     assert predictor.auc_full is not None
     return PredictorReport(
@@ -80,4 +86,5 @@ def predictor_report(
         oob_full=predictor.auc_full,
         cv_abstract=cross_validated_auc(traces, fair, predictor, full=False, seed=seed),
         cv_full=cross_validated_auc(traces, fair, predictor, full=True, seed=seed),
+        unfair_by_uncertainty=[float(executed_unfair[fifth].mean()) for fifth in np.array_split(by_f3, 5)],
     )

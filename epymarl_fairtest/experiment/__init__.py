@@ -1,0 +1,1 @@
+"""Measurements on teams: so far how well their fairness can be predicted."""
