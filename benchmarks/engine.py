@@ -17,8 +17,10 @@ import torch
 from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.engine.contract import Execution
 from epymarl_fairtest.engine.lockstep import Lockstep
+from epymarl_fairtest.engine.twin import Twin, twin_of
+from epymarl_fairtest.episode import Tests
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
-from epymarl_fairtest.host.policy import ControllerPolicy
+from epymarl_fairtest.host.policy import ControllerPolicy, NetworkPolicy
 from epymarl_fairtest.host.tap import HostWorld
 from epymarl_fairtest.tasks import task_for
 
@@ -36,16 +38,31 @@ def per_cpu_second(work: Any, episodes: int, repeats: int = 3) -> float:
     return best
 
 
-def lockstep_of(training: Training, epsilon: float = 0.05) -> Lockstep:
-    """FairTest's engine on the host's own wrappers and live controller."""
+def engines_of(training: Training, epsilon: float = 0.05) -> tuple[Lockstep, Twin]:
+    """FairTest's engines on the host's own wrappers and controller, and on the twin with the same weights."""
     host, args = training.host, training.args
-    make = lambda: host.environments[args.env](**host.environment_arguments(args))  # noqa: E731
+
+    def make() -> Any:
+        return host.environments[args.env](**host.environment_arguments(args))
+
     wrapper = make()
-    task = task_for(wrapper._env)
-    policy = ControllerPolicy(training.mac, training.runner.new_batch, args, wrapper.get_obs_size())
+    task, obs_size = task_for(wrapper._env), int(wrapper.get_obs_size())
     how = Execution("epsilon_greedy", epsilon, 1.0, np.array(wrapper.get_avail_actions(), bool))
-    limit = wrapper.episode_limit
-    return Lockstep(lambda: HostWorld(make(), task, host, "env"), policy, how, limit=limit, state_size=task.state_size)
+    size = {"limit": int(wrapper.episode_limit), "state_size": task.state_size}
+    live = ControllerPolicy(training.mac, training.runner.new_batch, args, obs_size)
+    lockstep = Lockstep(lambda: HostWorld(make(), task, host, "env"), live, how, **size)
+    rebuilt = NetworkPolicy(
+        training.mac.agent.state_dict(),
+        n_agents=args.n_agents,
+        n_actions=args.n_actions,
+        obs_size=obs_size,
+        recurrent=args.use_rnn,
+        obs_last_action=args.obs_last_action,
+        obs_agent_id=args.obs_agent_id,
+    )
+    kernel = twin_of(wrapper._env, task, "env")
+    assert kernel is not None
+    return lockstep, Twin(kernel, rebuilt, how, **size)
 
 
 def measure(task: str, agent: str) -> dict[str, Any]:
@@ -54,24 +71,22 @@ def measure(task: str, agent: str) -> dict[str, Any]:
     # An untrained team: what it does is irrelevant, what it costs is not.
     args = configuration(host, "iql", TASKS[task], {**AGENTS[agent], "epsilon_start": 0.05, "epsilon_finish": 0.05})
     training = build_training(host, args)
-    runner = training.runner
-    runner.run(test_mode=False)
-    engine = lockstep_of(training)
+    lockstep, twin = engines_of(training)
     generator = np.random.default_rng(0)
-    size = engine._state_size
-    engine.execute(random_tests(256, size, generator))  # makes the worlds
-    episodes = {"runner": 20, "lockstep": 256}
+
+    def tests(count: int) -> Tests:
+        return random_tests(count, lockstep.state_size, generator)
+
+    training.runner.run(test_mode=False)
+    lockstep.execute(tests(256))  # makes the worlds
+    twin.execute(tests(256))  # compiles, or reads what was compiled before
     results = {
-        "runner": per_cpu_second(lambda: [runner.run(test_mode=False) for _ in range(20)], episodes["runner"]),
-        "lockstep": per_cpu_second(lambda: engine.execute(random_tests(256, size, generator)), episodes["lockstep"]),
+        "runner": per_cpu_second(lambda: [training.runner.run(test_mode=False) for _ in range(20)], 20),
+        "lockstep": per_cpu_second(lambda: lockstep.execute(tests(256)), 256),
+        "twin": per_cpu_second(lambda: twin.execute(tests(4096)), 4096),
     }
-    return {
-        "task": task,
-        "agent": agent,
-        "host": host.name,
-        **results,
-        "lockstep_ratio": results["lockstep"] / results["runner"],
-    }
+    ratios = {f"{name}_ratio": results[name] / results["runner"] for name in ("lockstep", "twin")}
+    return {"task": task, "agent": agent, "host": host.name, **results, **ratios}
 
 
 def main() -> None:
@@ -83,7 +98,8 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if not args.json:
-        print(f"{'task':<10}{'agent':<8}{'EpisodeRunner':>15}{'lockstep':>12}{'ratio':>8}   (episodes per CPU second)")
+        columns = f"{'EpisodeRunner':>15}{'lockstep':>12}{'':>8}{'twin':>12}{'':>9}"
+        print(f"{'task':<10}{'agent':<8}{columns}   (episodes per CPU second, and how often EpisodeRunner's)")
     for task in args.tasks:
         for agent in args.agents:
             row = measure(task, agent)
@@ -92,7 +108,7 @@ def main() -> None:
             else:
                 print(
                     f"{task:<10}{agent:<8}{row['runner']:>15.1f}{row['lockstep']:>12.1f}{row['lockstep_ratio']:>7.1f}x"
-                    f"   {row['host']}",
+                    f"{row['twin']:>12.0f}{row['twin_ratio']:>8.0f}x   {row['host']}",
                     flush=True,
                 )
 

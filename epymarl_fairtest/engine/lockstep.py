@@ -20,7 +20,7 @@ class Lockstep:
         self, make_world: Callable[[], World], policy: Policy, how: Execution, *, limit: int, state_size: int
     ) -> None:
         self._make_world, self._policy, self._how = make_world, policy, how
-        self._limit, self._state_size = limit, state_size
+        self._limit, self.state_size = limit, state_size
         self._worlds: list[World] = []  # made when first needed, used again for every batch
 
     def execute(self, tests: Tests) -> Episodes:
@@ -35,7 +35,7 @@ class Lockstep:
             limit=self._limit,
             agents=policy.n_agents,
             actions=policy.n_actions,
-            state_size=self._state_size,
+            state_size=self.state_size,
             obs_size=policy.obs_size,
         )
         while len(self._worlds) < len(tests):

@@ -133,10 +133,13 @@ def _record(
     seen: NDArray[np.float32], q: NDArray[np.float32], actions: NDArray[np.int16], rewards: States, states: States,
 ) -> None:  # fmt: skip
     """Write one step of a chunk to where it belongs."""
-    now = slice(None) if everyone else np.flatnonzero(running)
-    to, at = rows[now], step[now]
+    now: Any = slice(None) if everyone else np.flatnonzero(running)
+    to, at, after = rows[now], step[now], step[now] + 1
+    if everyone and rows[-1] - rows[0] == len(rows) - 1 and step[0] == step[-1]:
+        # The usual chunk: neighbours in step. Slices are copied several times faster than index lists.
+        to, at, after = slice(rows[0], rows[-1] + 1), step[0], step[0] + 1
     episodes.obs[to, at], episodes.q[to, at], episodes.actions[to, at] = seen[now], q[now], actions[now]
-    episodes.rewards[to, at], episodes.states[to, at + 1] = rewards[now], states[now]
+    episodes.rewards[to, at], episodes.states[to, after] = rewards[now], states[now]
 
 
 PROOF = 24  # seeds
