@@ -625,3 +625,23 @@ def test_lean_foraging_shows_exactly_what_lbforaging_shows() -> None:
             assert (reward, done) == (stock_reward, stock_done)
             if done:
                 break
+
+
+@pytest.mark.parametrize("key", ["mpe-spread-v0", "mpe-tag-v0"])
+def test_contact_forces_are_the_simulators_own_bit_for_bit(key: str) -> None:
+    env = gymnasium.make(f"epymarl_fairtest:{key}", disable_env_checker=True)
+    env.reset(seed=0)
+    world = env.unwrapped._env.world
+    generator = np.random.default_rng(9)
+    touched = 0
+    for scale in (0.05, 0.3, 0.6, 1.0, 3.0):
+        for _ in range(200):
+            for entity in world.entities:
+                entity.state.p_pos = generator.uniform(-scale, scale, 2)
+            thrust = generator.choice([-4.0, 0.0, 4.0], (len(world.agents), 2))
+            expected = type(world).apply_environment_force(world, [*thrust.copy(), *[None] * len(world.landmarks)])
+            ours = world.apply_environment_force([*thrust.copy(), *[None] * len(world.landmarks)])
+            for a, b in zip(expected[: len(thrust)], ours[: len(thrust)], strict=True):
+                assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+            touched += any((np.asarray(a) != t).any() for a, t in zip(ours, thrust, strict=False))
+    assert 100 < touched < 1000, "forces and the lack of them must both be seen"

@@ -1,0 +1,47 @@
+"""What one fit of the fairness predictor costs: the level d chosen, four forests grown, everything included.
+
+    python -m benchmarks.predictor --policy policies/pp-iql [--episodes 10000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from epymarl_fairtest.baselines.random import random_tests
+from epymarl_fairtest.config import settings
+from epymarl_fairtest.fairness import jfi
+from epymarl_fairtest.host.checkpoint import load_record
+from epymarl_fairtest.predictor import fit_predictor, traces_of
+from epymarl_fairtest.run import make_engine
+from epymarl_fairtest.subject import saved_subject
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--policy", type=Path, required=True)
+    parser.add_argument("--episodes", type=int, default=10_000)
+    options = parser.parse_args()
+    subject = saved_subject(options.policy, load_record(options.policy).allocation)
+    engine = make_engine(subject, settings({}), lambda message: print(message, file=sys.stderr))
+    tests = random_tests(options.episodes, subject.task.state_size, np.random.default_rng(0))
+    traces = traces_of(engine.execute(tests))
+    fair = ~(jfi(traces.received) <= subject.task.theta)
+    start = time.process_time()
+    predictor = fit_predictor(traces, fair, buckets=10, seed=0)
+    fitted = time.process_time()
+    predictor.fair_probability(traces)
+    scored = time.process_time()
+    print(
+        f"{options.policy}: {len(traces)} episodes, {int((~fair).sum())} unfair,"
+        f" {len(predictor.abstraction)} joint states, AUC {predictor.auc_full}:"
+        f" fit {fitted - start:.1f} CPU s, scoring them all {scored - fitted:.1f} CPU s"
+    )
+
+
+if __name__ == "__main__":
+    main()
