@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
-from support import NO_CHECKOUT, Finished, Workshop, stock_copy
+from support import NO_CHECKOUT, Finished, Workshop, in_process_epymarl, stock_copy
 
 from epymarl_fairtest.host.checkout import known_checkout
+from epymarl_fairtest.host.hosts import Host, PymarlZoo
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,3 +52,23 @@ def finished(request: pytest.FixtureRequest, workshop: Workshop) -> Callable[[st
         return workshop.result(name)
 
     return result
+
+
+@pytest.fixture(scope="module")
+def in_process(stock_epymarl: Path | None) -> Iterator[Host | None]:
+    """EPyMARL's modules in this process; None where no checkout is known."""
+    if stock_epymarl is None:
+        yield None
+    else:
+        with in_process_epymarl(stock_epymarl) as host:
+            yield host
+
+
+@pytest.fixture
+def host(request: pytest.FixtureRequest, in_process: Host | None) -> Host:
+    """The host that the test's parameter names: zoo or epymarl."""
+    if request.param == "zoo":
+        return PymarlZoo()
+    if in_process is None:
+        pytest.skip(NO_CHECKOUT)
+    return in_process

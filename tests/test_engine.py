@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,11 @@ from support import (
     AGENTS,
     KEYS,
     LIMITS,
-    NO_CHECKOUT,
     TESTS,
     assert_identical,
     digest_of,
     engine_of,
     environment,
-    in_process_epymarl,
     random_policy,
     record_of,
     some_tests,
@@ -35,7 +31,7 @@ from epymarl_fairtest.engine.world import BareWorld, flat
 from epymarl_fairtest.episode import Episodes, Tests, operator_code, replay_tests
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.host.build import configuration
-from epymarl_fairtest.host.hosts import Host, PymarlZoo
+from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.tap import HostWorld
 from epymarl_fairtest.tasks import resolve_allocation, task_for
 
@@ -354,22 +350,6 @@ def test_observations_of_different_lengths_are_padded_on_the_right() -> None:
 
 
 # --- the hosts' own wrappers --------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def epymarl(stock_epymarl: Path | None) -> Iterator[Host | None]:
-    if stock_epymarl is None:
-        yield None
-    else:
-        with in_process_epymarl(stock_epymarl) as host:
-            yield host
-
-
-@pytest.fixture
-def host(request: pytest.FixtureRequest, epymarl: Host | None) -> Host:
-    if request.param == "epymarl" and epymarl is None:
-        pytest.skip(NO_CHECKOUT)
-    return PymarlZoo() if request.param == "zoo" else epymarl  # type: ignore[return-value]
 
 
 every_host = pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from support import NO_CHECKOUT, in_process_epymarl, policy_folder, random_weights, record_of
+from support import policy_folder, random_weights, record_of
 
 from epymarl_fairtest.engine.contract import CHUNK
 from epymarl_fairtest.errors import FairTestError
@@ -26,27 +25,11 @@ from epymarl_fairtest.host.checkpoint import (
     load_weights,
     save_policy,
 )
-from epymarl_fairtest.host.hosts import Host, PymarlZoo
+from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.policy import ControllerPolicy, NetworkPolicy
 from epymarl_fairtest.subject import saved_subject
 
 # --- the same team as the host's ----------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def epymarl(stock_epymarl: Path | None) -> Iterator[Host | None]:
-    if stock_epymarl is None:
-        yield None
-    else:
-        with in_process_epymarl(stock_epymarl) as host:
-            yield host
-
-
-@pytest.fixture
-def host(request: pytest.FixtureRequest, epymarl: Host | None) -> Host:
-    if request.param == "epymarl" and epymarl is None:
-        pytest.skip(NO_CHECKOUT)
-    return PymarlZoo() if request.param == "zoo" else epymarl  # type: ignore[return-value]
 
 
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden.regenerate import SUMMARY, golden_run
-from support import NO_CHECKOUT, TESTS, in_process_epymarl, policy_folder
+from support import TESTS, policy_folder
 from test_operators import Drift, Wanderers
 
 from epymarl_fairtest.config import Settings, settings
@@ -27,7 +27,7 @@ from epymarl_fairtest.episode import OPERATORS, Episodes, replay_tests
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import INDICES, jfi, totals
 from epymarl_fairtest.host.build import configuration
-from epymarl_fairtest.host.hosts import Host, PymarlZoo
+from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.tap import HostWorld
 from epymarl_fairtest.ledger import ACCOUNTINGS
 from epymarl_fairtest.predictor import forest
@@ -335,25 +335,6 @@ def test_every_failure_replays_from_the_file_alone(task: str, found: Callable[[s
     assert_replays(result, team(task), team(task).make_world, chosen())
     operators = set(result.failures["operator"].tolist())
     assert {"seed", "mutation"} <= operators <= {"seed", "mutation", "crossover"}
-
-
-@pytest.fixture(scope="module")
-def epymarl(stock_epymarl: Path | None) -> Iterator[Host | None]:
-    if stock_epymarl is None:
-        yield None
-    else:
-        with in_process_epymarl(stock_epymarl) as host:
-            yield host
-
-
-@pytest.fixture
-def host(request: pytest.FixtureRequest, epymarl: Host | None) -> Host:
-    if request.param == "zoo":
-        pytest.importorskip("pymarlzooplus")
-        return PymarlZoo()
-    if epymarl is None:
-        pytest.skip(NO_CHECKOUT)
-    return epymarl
 
 
 CONFIGS = {"spread": "fairtest_mpe", "tag": "fairtest_pp", "foraging": "fairtest_lbf"}
