@@ -1,6 +1,6 @@
 """What one fit of the fairness predictor costs: the level d chosen, four forests grown, everything included.
 
-    python -m benchmarks.predictor --policy policies/pp-iql [--episodes 10000]
+python -m benchmarks.predictor --policy policies/pp-iql [--episodes 10000]
 """
 
 from __future__ import annotations

@@ -47,9 +47,9 @@ def join(a: Population, b: Population) -> Population:
 class Breeding:
     def __init__(self, context: Context, plan: Plan, fitness: Fitness) -> None:
         self._context, self._plan, self._fitness = context, plan, fitness
-        actions = context.n_actions
-        indifferent = 1 / actions + 0.05 * (1 - 1 / actions)
-        self._goals = fitness.active(np.array([[context.theta, 0.5, indifferent]]))[0]
+        # f1 and f2 have goals: a failure, and an even chance of one. f3 is a direction without an end: it never
+        # holds the search back by being the only objective that nobody has covered.
+        self._goals = fitness.active(np.array([[context.theta, 0.5, np.inf]]))[0]
 
     def executed(self, episodes: Episodes) -> Population:
         index = self._context.index(totals(episodes.rewards))

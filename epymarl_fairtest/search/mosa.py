@@ -1,7 +1,7 @@
 """MOSA's selection (Panichella et al. 2015): the best on each uncovered objective first, then fronts.
 
 An objective is covered once somebody reaches its goal: f1 the threshold, f2 an even chance of being
-unfair, f3 near indifference of the whole team. When none is uncovered, all of them guide again.
+unfair; f3 has none and is always covered. When none is uncovered, all of them guide again.
 """
 
 from __future__ import annotations
