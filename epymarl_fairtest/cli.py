@@ -7,11 +7,15 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epymarl_fairtest import __version__
 from epymarl_fairtest.config import Settings
 from epymarl_fairtest.errors import FairTestError
+
+if TYPE_CHECKING:
+    from epymarl_fairtest.run import Subject
+    from epymarl_fairtest.store.run import RunFolder
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -104,7 +108,7 @@ def _warn(message: str) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from epymarl_fairtest.run import check_method, run, summary_table
+    from epymarl_fairtest.run import check_method
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.subject import saved_subject
 
@@ -115,24 +119,13 @@ def _run(args: argparse.Namespace) -> int:
     chosen = _settings(args)
     check_method(chosen)
     subject = saved_subject(args.policy, chosen.allocation)
-    out = Path(args.out)
-    summary = run(
-        subject,
-        chosen,
-        RunFolder(out),
-        seed=chosen.seed or 0,
-        command=" ".join(["fairtest", *sys.argv[1:]]),
-        terminal=sys.stderr.isatty(),
-        warn=_warn,
-    )
-    print(json.dumps(summary) if args.json else summary_table(summary, out))
-    return 0
+    command = " ".join(["fairtest", *sys.argv[1:]])
+    return _execute(subject, chosen, RunFolder(Path(args.out)), chosen.seed or 0, command, args.json)
 
 
 def _resume(args: argparse.Namespace) -> int:
     """The interrupted run again with its own settings: it ends as if nothing had happened."""
     from epymarl_fairtest.config import settings
-    from epymarl_fairtest.run import run, summary_table
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.subject import saved_subject
 
@@ -149,16 +142,15 @@ def _resume(args: argparse.Namespace) -> int:
             f"The team in {str(policy)!r} is not the one that {str(folder.path)!r} tested (other weights)."
             " Give the right folder with --policy."
         )
-    summary = run(
-        subject,
-        chosen,
-        folder,
-        seed=manifest["seed"],
-        command=manifest["command"],
-        terminal=sys.stderr.isatty(),
-        warn=_warn,
-    )
-    print(json.dumps(summary) if args.json else summary_table(summary, folder.path))
+    return _execute(subject, chosen, folder, manifest["seed"], manifest["command"], args.json)
+
+
+def _execute(subject: Subject, chosen: Settings, folder: RunFolder, seed: int, command: str, as_json: bool) -> int:
+    from epymarl_fairtest.run import run, summary_table
+
+    terminal = sys.stderr.isatty()
+    summary = run(subject, chosen, folder, seed=seed, command=command, terminal=terminal, warn=_warn)
+    print(json.dumps(summary) if as_json else summary_table(summary, folder.path))
     return 0
 
 

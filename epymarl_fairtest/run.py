@@ -54,6 +54,11 @@ class Subject:
     origin: dict[str, Any] = field(default_factory=dict)  # where it comes from, for the manifest
 
 
+def given_theta(settings: Settings, task: Task) -> float:
+    """The threshold, where it need not be calibrated."""
+    return task.theta if settings.theta is None else float(settings.theta)
+
+
 @dataclass(frozen=True)
 class Calibration:
     theta: float
@@ -144,7 +149,7 @@ def run(
     if settings.theta == "auto":
         theta = calibrate(subject, settings, engine, seed, ledger).theta
     else:
-        theta = task.theta if settings.theta is None else float(settings.theta)
+        theta = given_theta(settings, task)
     context = Context(task, settings, seed, theta, subject.policy.n_actions, subject.pool, warn=warn)
     distance = task.distinct_distance if settings.distinct_distance is None else settings.distinct_distance
     tally = Tally(task, theta, bins=settings.coverage_bins, distinct_distance=distance)

@@ -30,14 +30,7 @@ class Lockstep:
 
     def _execute_group(self, tests: Tests) -> Episodes:
         policy, how = self._policy, self._how
-        episodes = empty_episodes(
-            tests,
-            limit=self._limit,
-            agents=policy.n_agents,
-            actions=policy.n_actions,
-            state_size=self.state_size,
-            obs_size=policy.obs_size,
-        )
+        episodes = blank_episodes(tests, policy, limit=self._limit, state_size=self.state_size)
         while len(self._worlds) < len(tests):
             self._worlds.append(self._make_world())
         worlds = self._worlds[: len(tests)]
@@ -76,6 +69,18 @@ class Lockstep:
             rows = np.array([r for r in rows if not worlds[r].done and step[r] < self._limit], np.intp)
         episodes.length[:] = step
         return episodes
+
+
+def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int) -> Episodes:
+    """Episodes of this policy ready to be filled, the kept prefixes in place."""
+    return empty_episodes(
+        tests,
+        limit=limit,
+        agents=policy.n_agents,
+        actions=policy.n_actions,
+        state_size=state_size,
+        obs_size=policy.obs_size,
+    )
 
 
 def memory_at_start(policy: Policy, tests: Tests) -> tuple[NDArray[np.float32], NDArray[np.int16]]:

@@ -15,7 +15,7 @@ from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import INDICES
 from epymarl_fairtest.predictor.forest import cross_validated_auc, fit_predictor
 from epymarl_fairtest.predictor.traces import Traces, traces_of, traces_of_pool
-from epymarl_fairtest.run import Subject, make_engine
+from epymarl_fairtest.run import Subject, given_theta, make_engine
 from epymarl_fairtest.search.fitness import decision_certainty, scaled_temperature
 
 
@@ -59,7 +59,7 @@ def predictor_report(
     seed = settings.seed or 0
     if settings.theta == "auto":
         raise FairTestError("theta=auto is for runs; find the number with fairtest calibrate and give it here.")
-    theta = subject.task.theta if settings.theta is None else float(settings.theta)
+    theta = given_theta(settings, subject.task)
     tests = random_tests(episodes, subject.task.state_size, rng.named(seed, "fairtest", "predictor"))
     executed = traces_of(make_engine(subject, settings, warn).execute(tests))
     traces = Traces.concatenate([*([traces_of_pool(subject.pool)] if subject.pool else []), executed])

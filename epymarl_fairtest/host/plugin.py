@@ -35,7 +35,7 @@ from epymarl_fairtest.pool import FILE as POOL_FILE
 from epymarl_fairtest.pool import TrainingEpisode, TrainingPool, load_pool
 from epymarl_fairtest.run import Subject, check_method, run, summary_table
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.store.write import write_atomically
+from epymarl_fairtest.store.write import copy_atomically
 from epymarl_fairtest.tasks import resolve_allocation, task_for
 
 PROBE_EPISODES = 8
@@ -359,10 +359,9 @@ class Plugin:
             self.pool.save(policy / POOL_FILE)
             models = self._host.models_folder(self._args)
             if models.is_dir():
-                self.pool.save(models / POOL_FILE)
+                copy_atomically(policy / POOL_FILE, models / POOL_FILE)
         elif (beside := self._pool_beside_checkpoint()) is not None:
-            content = beside.read_bytes()
-            write_atomically(policy / POOL_FILE, lambda file: file.write(content))
+            copy_atomically(beside, policy / POOL_FILE)
 
     def _test(self, runner: Any, folder: RunFolder, record: PolicyRecord) -> None:
         pool = self._training_episodes()

@@ -130,7 +130,6 @@ class ControllerPolicy(_ChunkedPolicy):
         self._data["avail_actions"][:] = 1
         mac.init_hidden(batch_size=1)
         self.hidden_size = mac.hidden_states.shape[-1] if getattr(args, "use_rnn", True) else 0
-        self._width = mac.hidden_states.shape[-1]
 
     def _chunk(self, obs: Tensor, last: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         self._data["obs"][:, 1] = obs.to(self._data["obs"].device)

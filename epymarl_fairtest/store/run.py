@@ -150,10 +150,10 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     for line in path.read_bytes().splitlines() if path.is_file() else []:
         try:
             entry = json.loads(line)
-            crc = entry.pop("crc")
-        except (ValueError, KeyError, AttributeError):
+            del entry["crc"]
+        except (ValueError, KeyError, TypeError):
             break
-        if journal_line(entry) != line + b"\n" or crc != json.loads(journal_line(entry))["crc"]:
+        if journal_line(entry) != line + b"\n":  # written again it has the right checksum
             break
         entries.append(entry)
     return entries

@@ -38,6 +38,11 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: 
     write_atomically(path, lambda file: save(file, allow_pickle=False, **arrays))
 
 
+def copy_atomically(source: Path, target: Path) -> None:
+    content = source.read_bytes()
+    write_atomically(target, lambda file: file.write(content))
+
+
 def write_json(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"
     write_atomically(path, lambda file: file.write(text.encode()))

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from epymarl_fairtest import rng
 from epymarl_fairtest.engine.actions import choose
 from epymarl_fairtest.engine.contract import CHUNK, Engine, Execution, Policy
-from epymarl_fairtest.engine.lockstep import memory_at_start, not_finite
+from epymarl_fairtest.engine.lockstep import blank_episodes, memory_at_start, not_finite
 from epymarl_fairtest.engine.twin.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.twin.foraging import ForagingTwin
 from epymarl_fairtest.engine.twin.spread import SpreadTwin
 from epymarl_fairtest.engine.twin.tag import TagTwin
-from epymarl_fairtest.episode import Episodes, Tests, empty_episodes, tests_from_seeds
+from epymarl_fairtest.episode import Episodes, Tests, tests_from_seeds
 from epymarl_fairtest.tasks.base import Task, wrappers
 from epymarl_fairtest.tasks.mpe import MpeEnv
 
@@ -63,15 +63,7 @@ class Twin:
         self._threads, self._edges = threads, slices(how)
 
     def execute(self, tests: Tests) -> Episodes:
-        policy = self._policy
-        episodes = empty_episodes(
-            tests,
-            limit=self._limit,
-            agents=policy.n_agents,
-            actions=policy.n_actions,
-            state_size=self._state_size,
-            obs_size=policy.obs_size,
-        )
+        episodes = blank_episodes(tests, self._policy, limit=self._limit, state_size=self._state_size)
         # Rows that start at similar steps share a chunk, so that it ends for all of them together.
         order = np.argsort(tests.start_step, kind="stable")
         chunks = [order[first : first + CHUNK] for first in range(0, len(order), CHUNK)]
