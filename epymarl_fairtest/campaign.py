@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest import rng
-from epymarl_fairtest.config import Settings
+from epymarl_fairtest.config import NoOptions, Settings
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.episode import Episodes, Tests
 from epymarl_fairtest.fairness import INDICES, Verdict, judge, totals
@@ -38,6 +38,10 @@ class Request:
     charge: int = 0
 
 
+Asking = Callable[[Episodes, NDArray[np.int32], NDArray[np.float32]], NDArray[np.float32]]
+"""ask(episodes, steps (B,), obs (B, N, D)) -> the team's Q-values (B, N, A), had it seen `obs` at those steps."""
+
+
 @dataclass(frozen=True)
 class Context:
     """All a strategy may know, and where it leaves what the report should say about it."""
@@ -46,10 +50,12 @@ class Context:
     settings: Settings
     seed: int
     theta: float
-    n_actions: int
+    available: NDArray[np.bool_]  # (agents, actions): which actions exist
     pool: Sequence[TrainingEpisode] = ()
     notes: dict[str, Any] = field(default_factory=dict)
     warn: Callable[[str], None] = warnings.warn
+    options: Any = None  # the method's own settings
+    ask: Asking | None = None
 
     def generator(self, *names: str | int) -> np.random.Generator:
         """Randomness of its own for one purpose of this method."""
@@ -74,6 +80,15 @@ class Context:
 
 
 Strategy = Generator[Request, Episodes, None]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A strategy as the registry holds it: the generator, the schema of its own settings, what it asks of a task."""
+
+    strategy: Callable[[Context], Strategy]
+    options: type = NoOptions
+    needs: tuple[str, ...] = ()  # of tasks.base.ABILITIES
 
 
 class BudgetSpent(Exception):

@@ -92,10 +92,10 @@ def _add_team_arguments(parser: argparse.ArgumentParser, required: bool = True) 
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    from epymarl_fairtest.config import parse_assignment, settings
+    from epymarl_fairtest.config import parse_assignments, settings
     from epymarl_fairtest.host.checkpoint import load_record
 
-    given = dict(parse_assignment(text) for text in args.set)
+    given = parse_assignments(args.set)
     for name in ("method", "budget", "seed", "preset", "out", "quantile", "calibration_episodes"):
         if getattr(args, name, None) is not None:
             given[name] = getattr(args, name)
@@ -119,6 +119,7 @@ def _run(args: argparse.Namespace) -> int:
     chosen = _settings(args)
     check_method(chosen)
     subject = saved_subject(args.policy, chosen.allocation)
+    check_method(chosen, subject.task)
     command = " ".join(["fairtest", *sys.argv[1:]])
     return _execute(subject, chosen, RunFolder(Path(args.out)), chosen.seed or 0, command, args.json)
 

@@ -6,10 +6,10 @@ A setting is wrong before training starts or never: `settings()` checks every va
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -17,6 +17,8 @@ from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import INDICES
 from epymarl_fairtest.files import shipped
 from epymarl_fairtest.ledger import ACCOUNTINGS
+
+Options = TypeVar("Options")
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,9 @@ OPTIONAL_TEXT = Rule("text or null", lambda v: v is None or (isinstance(v, str) 
 YES_NO = Rule("true or false", lambda v: isinstance(v, bool))
 
 
-def setting(rule: Rule, doc: str) -> Any:
-    return field(metadata={"rule": rule, "doc": doc})
+def setting(rule: Rule, doc: str, default: Any = MISSING) -> Any:
+    """A field of a schema. The defaults of `Settings` stand in config/, those of a method's options beside it."""
+    return field(default=default, metadata={"rule": rule, "doc": doc})
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,10 @@ class Settings:
 
     preset: str = setting(TEXT, "named set of values: quick (a minute), paper, strict")
     method: str = setting(TEXT, "the strategy that chooses the tests")
+    options: Mapping[str, Any] = setting(
+        Rule("a set of the method's own settings, e.g. options.cycle=25", lambda v: isinstance(v, Mapping)),
+        "settings that only this method has (docs/baselines.md)",
+    )
     allocation: str = setting(
         TEXT,
         "per-agent reward that fairness is judged on: env (what the environment pays), nearest_landmark"
@@ -149,6 +156,11 @@ class Settings:
         "what executes episodes: the real environments (lockstep), their compiled twins, or the twins if they prove"
         " equal (auto)",
     )
+    confirm: int | str = setting(
+        Rule("all, or a whole number of at least 0", lambda v: v == "all" or (_whole(v) and v >= 0)),
+        "failures that are replayed through the real environment after the search: all of them, or this many, drawn"
+        " at random",
+    )
     batch: int = setting(whole(1), "tests per batch of the random strategy")
     seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
     training_pool: int = setting(whole(0), "training episodes kept, later ones more likely; 0 switches the hook off")
@@ -203,21 +215,40 @@ def settings(given: Mapping[str, Any], **defaults: Any) -> Settings:
             + nearest(str(preset), presets())
         )
     values = {**values, **_read(shipped("config") / "presets" / f"{preset}.yaml"), **given, "preset": preset}
-    for name, value in values.items():
-        if FIELDS[name].metadata["rule"] is YES_NO and isinstance(value, str):
-            values[name] = value = {"on": True, "true": True, "off": False, "false": False}.get(value.lower(), value)
-        rule: Rule = FIELDS[name].metadata["rule"]
-        if not rule.holds(value):
-            raise FairTestError(
-                f"fairtest_args.{name}={value!r} is not allowed: {FIELDS[name].metadata['doc']}."
-                f" It must be {rule.allowed}."
-            )
+    values = {name: _checked("fairtest_args", FIELDS[name], value) for name, value in values.items()}
     if values["index"] != "jfi" and values["theta"] is None:
         raise FairTestError(
             f"fairtest_args.index={values['index']!r} needs a threshold of its own: set theta to a number in (0, 1],"
             " or to auto. The tasks' thresholds are for jfi."
         )
     return Settings(**values)
+
+
+def _checked(where: str, field: Field[Any], value: Any) -> Any:
+    """The value, if the field's rule allows it."""
+    rule: Rule = field.metadata["rule"]
+    if rule is YES_NO and isinstance(value, str):
+        value = {"on": True, "true": True, "off": False, "false": False}.get(value.lower(), value)
+    if not rule.holds(value):
+        raise FairTestError(
+            f"{where}.{field.name}={value!r} is not allowed: {field.metadata['doc']}. It must be {rule.allowed}."
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """The options of a method that has none."""
+
+
+def options_of(schema: type[Options], given: Mapping[str, Any], method: str) -> Options:
+    """A method's own settings: its defaults and what the user gave, checked like all others."""
+    known = {f.name: f for f in fields(schema)}  # type: ignore[arg-type]
+    for name in given:
+        if name not in known:
+            which = nearest(str(name), known) if known else " It has none."
+            raise FairTestError(f"fairtest_args.options.{name} is not an option of method {method!r}.{which}")
+    return schema(**{name: _checked("fairtest_args.options", known[name], value) for name, value in given.items()})
 
 
 def nearest(name: str, known: Any) -> str:
@@ -236,6 +267,19 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return name, float(parsed) if isinstance(parsed, str) and _is_float(parsed) else parsed
     except yaml.YAMLError as error:
         raise FairTestError(f"--set {text!r}: the value is not YAML ({error.__class__.__name__})") from error
+
+
+def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
+    """Several of them as settings; `options.NAME` goes into the method's options."""
+    given: dict[str, Any] = {}
+    for text in texts:
+        name, value = parse_assignment(text)
+        group, dot, option = name.partition(".")
+        if group == "options" and dot:
+            given.setdefault("options", {})[option] = value
+        else:
+            given[name] = value
+    return given
 
 
 def _is_float(text: str) -> bool:

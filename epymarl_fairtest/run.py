@@ -9,6 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ from tqdm import tqdm
 from epymarl_fairtest import __version__, rng
 from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.campaign import Campaign, Clock, Context
-from epymarl_fairtest.config import Settings, nearest
+from epymarl_fairtest.config import Settings, nearest, options_of
 from epymarl_fairtest.engine.contract import Engine, Execution, Policy, World
-from epymarl_fairtest.engine.lockstep import Lockstep
+from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import INDICES, totals
 from epymarl_fairtest.ledger import Ledger
@@ -31,7 +32,7 @@ from epymarl_fairtest.pool import TrainingEpisode
 from epymarl_fairtest.search.plan import plan_of
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.tasks.base import Task
+from epymarl_fairtest.tasks.base import ABILITIES, Task
 
 tqdm.monitor_interval = 0  # its thread would show up among the host's
 
@@ -83,15 +84,23 @@ def calibrate(subject: Subject, settings: Settings, engine: Engine, seed: int, l
     return Calibration(theta, float((defined <= theta).mean()), len(defined), len(index))
 
 
-def check_method(settings: Settings) -> None:
-    """Everything about the method that can be refused before training."""
+def check_method(settings: Settings, task: Task | None = None) -> None:
+    """Everything about the method that can be refused before training; more of it once the task is known."""
     if settings.method not in STRATEGIES:
         raise FairTestError(
             f"fairtest_args.method={settings.method!r} is not a method; known are: {', '.join(STRATEGIES)}."
             + nearest(settings.method, STRATEGIES)
         )
+    method = STRATEGIES[settings.method]
+    options_of(method.options, settings.options, settings.method)
     if settings.method == "fairtest":
         plan_of(settings)
+    for need in method.needs:
+        if task is not None and not getattr(task, need):
+            raise FairTestError(
+                f"fairtest_args.method={settings.method!r} needs {ABILITIES[need]}, which the task {task.name!r} does"
+                " not offer. Choose method=random, or an environment with a task of its own (spread, tag, foraging)."
+            )
     if settings.accounting == "strict" and settings.budget <= settings.calibration:
         raise FairTestError(
             f"fairtest_args.budget={settings.budget} leaves nothing to the method: theta=auto takes"
@@ -150,7 +159,18 @@ def run(
         theta = calibrate(subject, settings, engine, seed, ledger).theta
     else:
         theta = given_theta(settings, task)
-    context = Context(task, settings, seed, theta, subject.policy.n_actions, subject.pool, warn=warn)
+    method = STRATEGIES[settings.method]
+    context = Context(
+        task,
+        settings,
+        seed,
+        theta,
+        subject.available,
+        subject.pool,
+        warn=warn,
+        options=options_of(method.options, settings.options, settings.method),
+        ask=partial(q_if_seen, subject.policy),
+    )
     distance = task.distinct_distance if settings.distinct_distance is None else settings.distinct_distance
     tally = Tally(task, theta, bins=settings.coverage_bins, distinct_distance=distance)
     if not folder.resumed:
@@ -180,7 +200,7 @@ def run(
             bar.set_postfix(failures=tally.failures, refresh=False)
             bar.update(charged - bar.n)
 
-        Campaign(STRATEGIES[settings.method], context, engine, folder, tally, ledger, on_batch).run()
+        Campaign(method.strategy, context, engine, folder, tally, ledger, on_batch).run()
     notes = dict(context.notes)
     summary = {
         "task": task.name,

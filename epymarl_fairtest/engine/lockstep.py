@@ -89,10 +89,16 @@ def memory_at_start(policy: Policy, tests: Tests) -> tuple[NDArray[np.float32], 
     The hidden state is a function of what the agents saw: it is computed again from the prefix's
     observations instead of being kept for every step of every episode.
     """
-    shape = (len(tests), policy.n_agents)
+    return memory_before(policy, tests.prefix, tests.start_step)
+
+
+def memory_before(
+    policy: Policy, prefix: Episodes | None, start: NDArray[np.int32]
+) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
+    """The same of any episodes: what the policy carries into step `start` of each."""
+    shape = (len(start), policy.n_agents)
     hidden = np.zeros((*shape, policy.hidden_size), np.float32)
     last = np.full(shape, -1, np.int16)
-    prefix, start = tests.prefix, tests.start_step
     if prefix is None or not start.any():
         return hidden, last
     if policy.hidden_size:
@@ -103,6 +109,14 @@ def memory_at_start(policy: Policy, tests: Tests) -> tuple[NDArray[np.float32], 
     late = np.flatnonzero(start > 0)
     last[late] = prefix.actions[late, start[late] - 1]
     return hidden, last
+
+
+def q_if_seen(
+    policy: Policy, episodes: Episodes, steps: NDArray[np.int32], obs: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The team's Q-values (B, N, A), had it seen `obs` (B, N, D) at step `steps` of `episodes`."""
+    hidden, last = memory_before(policy, episodes, steps)
+    return policy.forward(obs, last, hidden)[0]
 
 
 def not_finite(seed: int, step: int) -> FairTestError:

@@ -83,6 +83,7 @@ class Plugin:
             self._out = Path(self.settings.out) if self.settings.out else host.results_folder(args)
             self._check_out()
             self._probe()
+            check_method(self.settings, self.task)
             self._check_checkpoint()
         seed = int(args.seed if self.settings.seed is None else self.settings.seed)
         self._seed = seed

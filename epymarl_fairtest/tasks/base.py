@@ -23,12 +23,21 @@ def env_reward(state: Array, reward: Array) -> Array:
     return reward
 
 
+ABILITIES = {
+    "restorable": "states that can be written back",
+    "proposable": "initial states that can be proposed as vectors",
+}
+"""What a method may need beyond the compulsory part of a task, as its error message says it."""
+
+
 class Task(ABC):
-    """Compulsory: everything abstract. Optional: `perturb` and `write` where `restorable` is True."""
+    """Compulsory: everything abstract. Optional: `perturb` and `write` where `restorable` is True, `start_vectors`
+    and `starts_from` where `proposable` is True."""
 
     name: ClassVar[str]
     theta: ClassVar[float]  # failure threshold unless the user sets one
     restorable: ClassVar[bool]  # can states be written back?
+    proposable: ClassVar[bool] = False  # can initial states be made of vectors in [-1, 1]?
     allocations: ClassVar[Mapping[str, Allocation]] = {"env": env_reward}
     suggested_allocation: ClassVar[str] = "env"  # what to choose when the environment pays everyone the same
     distinct_distance: ClassVar[float]  # two failures of one root this close are one (position units)
@@ -74,6 +83,19 @@ class Task(ABC):
         everything else stays. A refused or unchanged row is marked False; the caller tries again.
         """
         raise NotImplementedError(f"task {self.name} cannot be perturbed")
+
+    def motion(self, states: Array) -> Array:
+        """Positions and velocities of the agents under test (..., n_agents, 4); velocities 0 where there are none."""
+        at = self.positions(states)
+        return np.concatenate([at, np.zeros_like(at)], axis=-1)
+
+    def start_vectors(self, states: Array) -> Array:
+        """Initial states (B, state_size) as vectors (B, V), scaled so that what can be drawn lies in [-1, 1]."""
+        raise NotImplementedError(f"task {self.name} proposes no initial states")
+
+    def starts_from(self, vectors: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """The other way round: initial states (B, state_size) and which of them keep the environment's rules (B,)."""
+        raise NotImplementedError(f"task {self.name} proposes no initial states")
 
     def cells(self, states: Array, bins: int) -> NDArray[np.int64]:
         """Coverage cell of each state (...,): `bins` per position coordinate of the agents under test."""

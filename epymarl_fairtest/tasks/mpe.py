@@ -101,6 +101,9 @@ class MpeTask(Task):
         """x, y, vx, vy of all simulator agents: (..., bodies, 4)."""
         return states[..., : 4 * self.bodies].reshape(*states.shape[:-1], self.bodies, 4)
 
+    def motion(self, states: Array) -> Array:
+        return self.everyone(states)[..., : self.n_agents, :]
+
     def landmarks(self, states: Array) -> Array:
         return states[..., 4 * self.bodies :].reshape(*states.shape[:-1], -1, 2)
 
