@@ -38,11 +38,17 @@ setup(
         "scipy>=1.11",
         "scikit-learn>=1.4",
         "moocore>=0.2",
+        "joblib>=1.4",
+        "matplotlib>=3.10",
+        "POT>=0.9",
     ],
     extras_require={
         # What PyMARLzoo+ 1.1.0 needs to run; install it itself with --no-deps (its own list pulls torchvision
         # and transformers).
         "pymarlzoo": ["rich", "opencv-python-headless", "seaborn", "scikit-learn", "six"],
+        "dask": ["distributed>=2024.1"],
+        "ray": ["ray>=2.9"],
+        "bench": ["vmas>=1.4", "jaxmarl>=0.0.7"],
         "test": ["pytest>=8", "cloudpickle"],
         "check": ["ruff==0.17.4", "mypy==2.4.1", "types-PyYAML", "types-tqdm"],
     },

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,8 +39,46 @@ class Request:
     charge: int = 0
 
 
+class Clock:
+    """Wall and CPU seconds since it was made, and the CPU seconds of each phase: the innermost one counts."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+        self.phases: dict[str, float] = {}
+        self._open: list[str] = []
+        self._since = self._cpu
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        self._book()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._book()
+            self._open.pop()
+
+    def _book(self) -> None:
+        """Give the time since the last change to the phase that is open."""
+        now = time.process_time()
+        if self._open:
+            self.phases[self._open[-1]] = self.phases.get(self._open[-1], 0.0) + now - self._since
+        self._since = now
+
+    def spent(self) -> dict[str, Any]:
+        return {
+            "wall_seconds": round(time.perf_counter() - self._wall, 3),
+            "cpu_seconds": round(time.process_time() - self._cpu, 3),
+            "phases": {name: round(seconds, 3) for name, seconds in self.phases.items()},
+        }
+
+
 Asking = Callable[[Episodes, NDArray[np.int32], NDArray[np.float32]], NDArray[np.float32]]
 """ask(episodes, steps (B,), obs (B, N, D)) -> the team's Q-values (B, N, A), had it seen `obs` at those steps."""
+
+
+def _nobody_to_ask(*question: Any) -> Any:
+    raise RuntimeError("this context was made without a team")
 
 
 @dataclass(frozen=True)
@@ -55,7 +94,9 @@ class Context:
     notes: dict[str, Any] = field(default_factory=dict)
     warn: Callable[[str], None] = warnings.warn
     options: Any = None  # the method's own settings
-    ask: Asking | None = None
+    ask: Asking = _nobody_to_ask
+    initial_states: Callable[[NDArray[np.int64]], NDArray[np.float64]] = _nobody_to_ask  # of seeds, nothing executed
+    clock: Clock = field(default_factory=Clock)
 
     def generator(self, *names: str | int) -> np.random.Generator:
         """Randomness of its own for one purpose of this method."""
@@ -116,6 +157,7 @@ class Campaign:
         self._strategy, self._context, self._engine, self._store = strategy, context, engine, store
         self._budget, self._accounting = context.settings.budget, context.settings.accounting
         self.tally, self.ledger, self._on_batch = tally, ledger, on_batch
+        self._clock = context.clock
         self._batches = 0
 
     def run(self) -> None:
@@ -123,11 +165,12 @@ class Campaign:
         told: Any = None  # what a generator must be sent first
         try:
             while True:
-                request = asking.send(told)
-                if self._is_charged(request) and self._left() <= 0:
-                    request = asking.throw(BudgetSpent())
-                    if self._is_charged(request):
-                        break
+                with self._clock.phase("strategy"):
+                    request = asking.send(told)
+                    if self._is_charged(request) and self._left() <= 0:
+                        request = asking.throw(BudgetSpent())
+                        if self._is_charged(request):
+                            break
                 told = self._serve(request)
         except (StopIteration, BudgetSpent):
             pass  # the strategy has nothing more to ask, or nothing that is free of charge
@@ -152,34 +195,19 @@ class Campaign:
         episodes = self._store.load_batch(self._batches)  # a resumed run has executed it already
         known = episodes is not None
         if episodes is None:
-            episodes = self._engine.execute(tests)
+            with self._clock.phase("execution"):
+                episodes = self._engine.execute(tests)
             episodes.id = self.ledger.executed_episodes + np.arange(len(episodes), dtype=np.int64)
         self.ledger.charge(request.purpose, len(episodes), episodes.executed_steps())
         index = self._context.index(totals(episodes.rewards))
         verdict = judge(index, self._context.theta)
         if not known:
-            self._store.save_batch(self._batches, request.purpose, episodes, index, verdict == Verdict.UNFAIR)
+            with self._clock.phase("saving"):
+                self._store.save_batch(self._batches, request.purpose, episodes, index, verdict == Verdict.UNFAIR)
         self._batches += 1
-        executed = np.arange(episodes.limit)[None, :, None] >= episodes.start_step[:, None, None]
-        suffix = self._context.index(totals(np.where(executed, episodes.rewards, 0.0)))
-        self.tally.add(episodes, index, verdict, suffix)
+        with self._clock.phase("counting"):
+            executed = np.arange(episodes.limit)[None, :, None] >= episodes.start_step[:, None, None]
+            suffix = self._context.index(totals(np.where(executed, episodes.rewards, 0.0)))
+            self.tally.add(episodes, index, verdict, suffix)
         self._on_batch(self.ledger.charged(self._accounting))
         return episodes
-
-
-@dataclass
-class Clock:
-    """Wall and CPU seconds since it was made."""
-
-    wall: float
-    cpu: float
-
-    @staticmethod
-    def start() -> Clock:
-        return Clock(time.perf_counter(), time.process_time())
-
-    def spent(self) -> dict[str, float]:
-        return {
-            "wall_seconds": round(time.perf_counter() - self.wall, 3),
-            "cpu_seconds": round(time.process_time() - self.cpu, 3),
-        }

@@ -29,9 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     from epymarl_fairtest.demo import add_demo_parser
+    from epymarl_fairtest.experiment.command import add_study_parser
     from epymarl_fairtest.host.doctor import add_doctor_parser
     from epymarl_fairtest.host.install import add_install_parser
     from epymarl_fairtest.host.launch import add_launch_parser
+    from epymarl_fairtest.policies import add_policies_parser
 
     parser = argparse.ArgumentParser(prog="fairtest", description="Does a trained MARL team share its rewards fairly?")
     parser.add_argument("--version", action="version", version=f"fairtest {__version__}")
@@ -42,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_run_parser(commands)
     _add_calibrate_parser(commands)
     _add_predictor_parser(commands)
+    add_study_parser(commands)
+    add_policies_parser(commands)
     add_doctor_parser(commands)
     return parser
 

@@ -152,6 +152,7 @@ def replay_tests(episodes: Episodes, *, restorable: bool = True) -> Tests:
     """The tests that gave these episodes (starts, streams and lineage), to execute them again.
 
     In a task that cannot be restored every episode starts from its seed and repeats the recorded actions.
+    Where actions were forced the recorded ones are repeated too: nothing else says which they were.
     """
     rows = np.arange(len(episodes))
     if not restorable:
@@ -161,6 +162,7 @@ def replay_tests(episodes: Episodes, *, restorable: bool = True) -> Tests:
         return tests
     start_state = episodes.states[rows, episodes.start_step].copy()
     start_state[episodes.operator == operator_code("seed")] = np.nan
+    acted = episodes.operator == operator_code("action")
     return Tests(
         root_seed=episodes.root_seed.copy(),
         stream=episodes.stream.copy(),
@@ -169,5 +171,6 @@ def replay_tests(episodes: Episodes, *, restorable: bool = True) -> Tests:
         start_state=start_state,
         operator=episodes.operator.copy(),
         parent=episodes.parent.copy(),
+        forced=np.where(acted[:, None, None], episodes.actions, -1).astype(np.int16) if acted.any() else None,
         prefix=episodes if (episodes.start_step > 0).any() else None,
     )

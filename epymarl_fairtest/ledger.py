@@ -17,8 +17,10 @@ PURPOSES = {
     "confirmation": "crossover offspring executed after the search",
     "predictor": "random executions that train the fairness predictor",
     "calibration": "random executions that calibrate theta",
+    "proof": "the real environment beside its twin, before the search (charged to nobody)",
+    "replay": "failures again in the real environment, after the search (charged to nobody)",
 }
-CHARGED_STRICT = frozenset(PURPOSES) - {"re-execution"}
+CHARGED_STRICT = frozenset(PURPOSES) - {"re-execution", "proof", "replay"}
 CHARGED_PAPER = frozenset({"execution", "re-execution", "mutant"})
 ACCOUNTINGS = {"strict": CHARGED_STRICT, "paper": CHARGED_PAPER}
 
@@ -42,11 +44,12 @@ class Ledger:
 
     @property
     def executed_episodes(self) -> int:
-        return sum(n for purpose, n in self.episodes.items() if purpose != "re-execution")
+        """What the method had executed."""
+        return sum(n for purpose, n in self.episodes.items() if purpose in CHARGED_STRICT)
 
     @property
     def executed_steps(self) -> int:
-        return sum(n for purpose, n in self.steps.items() if purpose != "re-execution")
+        return sum(n for purpose, n in self.steps.items() if purpose in CHARGED_STRICT)
 
     def as_dict(self) -> dict[str, dict[str, int]]:
         return {p: {"episodes": self.episodes[p], "steps": self.steps[p]} for p in PURPOSES if p in self.episodes}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.episode import Episodes
-from epymarl_fairtest.fairness import Verdict
+from epymarl_fairtest.fairness import Verdict, jfi, totals
 from epymarl_fairtest.tasks.base import Task
 
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 1.0)
@@ -22,9 +22,10 @@ class Tally:
         self._task, self._theta, self._bins, self._distance = task, theta, bins, distinct_distance
         self.evaluated = self.failures = self.undefined = self.distinct = self.suffix_only = 0
         self._indices: list[NDArray[np.float64]] = []
+        self._jfi: list[NDArray[np.float64]] = []
         self._cells: set[int] = set()
         self._unique: set[bytes] = set()
-        self._kept: dict[int, list[NDArray[np.float32]]] = {}  # root -> trajectories that differ
+        self._kept: dict[int, Trajectories] = {}  # root -> trajectories that differ
 
     def add(
         self,
@@ -36,7 +37,8 @@ class Tally:
         """A judged batch; `suffix_index` is the index of what was executed alone, without a kept prefix."""
         self.evaluated += len(episodes)
         self.undefined += int((verdict == Verdict.UNDEFINED).sum())
-        self._indices.append(index[~np.isnan(index)])
+        self._indices.append(index)
+        self._jfi.append(jfi(totals(episodes.rewards)))
         failing = np.flatnonzero(verdict == Verdict.UNFAIR)
         self.failures += len(failing)
         self.suffix_only += int((suffix_index[failing] <= self._theta).sum())
@@ -50,14 +52,12 @@ class Tally:
 
     def _add_trajectory(self, root: int, states: NDArray[np.float64]) -> None:
         path = self._task.positions(states).astype(np.float32)
-        kept = self._kept.setdefault(root, [])
-        if all(trajectory_distance(path, other) > self._distance for other in kept):
-            kept.append(path)
+        kept = self._kept.setdefault(root, Trajectories())
+        if not len(kept) or kept.distances(path).min() > self._distance:
+            kept.add(path)
             self.distinct += 1
 
     def summary(self) -> dict[str, Any]:
-        indices = np.concatenate([*self._indices, np.empty(0)])
-        quantiles = np.quantile(indices, QUANTILES).tolist() if len(indices) else [None] * len(QUANTILES)
         return {
             "evaluated": self.evaluated,
             "failures": self.failures,
@@ -67,12 +67,53 @@ class Tally:
             "suffix_failures": self.suffix_only,
             "undefined": self.undefined,
             "coverage": len(self._cells) / self._task.cell_count(self._bins),
-            "jfi_quantiles": {f"{q:g}": value for q, value in zip(QUANTILES, quantiles, strict=True)},
+            "index_quantiles": _quantiles(self._indices),
+            "jfi_quantiles": _quantiles(self._jfi),
         }
 
 
-def trajectory_distance(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-    """Mean distance between the agents of two trajectories (steps, agents, 2); the shorter one waits."""
-    steps = max(len(a), len(b))
-    a, b = (path[np.minimum(np.arange(steps), len(path) - 1)] for path in (a, b))
-    return float(np.sqrt(((a - b) ** 2).sum(axis=-1)).mean())
+def _quantiles(parts: list[NDArray[np.float64]]) -> dict[str, float | None]:
+    """Of the episodes whose index is defined."""
+    values = np.concatenate([*parts, np.empty(0)])
+    values = values[~np.isnan(values)]
+    found = np.quantile(values, QUANTILES).tolist() if len(values) else [None] * len(QUANTILES)
+    return {f"{q:g}": value for q, value in zip(QUANTILES, found, strict=True)}
+
+
+class Trajectories:
+    """Trajectories (steps, agents, 2) in one growing array; the shorter of two waits where it ended."""
+
+    def __init__(self) -> None:
+        self._paths = np.empty((0, 0, 0, 2), np.float32)
+        self._lengths: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def distances(self, path: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Mean distance between the agents of `path` and those of each trajectory, while either moves."""
+        self._lengthen(len(path))
+        gaps = self._paths[: len(self)] - _waiting(path, self._paths.shape[1])
+        apart = np.sqrt((gaps * gaps).sum(axis=-1)).mean(axis=-1)
+        until = np.maximum(self._lengths, len(path))
+        return np.cumsum(apart, axis=1, dtype=np.float64)[np.arange(len(self)), until - 1] / until
+
+    def add(self, path: NDArray[np.float32]) -> None:
+        self._lengthen(len(path))
+        if len(self) == len(self._paths):  # room for twice as many
+            grown = np.empty((max(4, 2 * len(self)), self._paths.shape[1], *path.shape[1:]), np.float32)
+            if len(self):
+                grown[: len(self)] = self._paths
+            self._paths = grown
+        self._paths[len(self)] = _waiting(path, self._paths.shape[1])
+        self._lengths.append(len(path))
+
+    def _lengthen(self, steps: int) -> None:
+        now = self._paths.shape[1]
+        if steps > now:
+            empty = np.empty((0, steps, 0, 2), np.float32)
+            self._paths = self._paths[:, np.minimum(np.arange(steps), now - 1)] if len(self) else empty
+
+
+def _waiting(path: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
+    return path[np.minimum(np.arange(steps), len(path) - 1)]

@@ -22,6 +22,7 @@ from epymarl_fairtest import __version__, rng
 from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.campaign import Campaign, Clock, Context
 from epymarl_fairtest.config import Settings, nearest, options_of
+from epymarl_fairtest.confirm import CONFIRMED, UNCHECKED, UNSTABLE, agrees, replay
 from epymarl_fairtest.engine.contract import Engine, Execution, Policy, World
 from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
 from epymarl_fairtest.errors import FairTestError
@@ -34,6 +35,7 @@ from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES
 from epymarl_fairtest.tasks.base import ABILITIES, Task
 
+Warn = Callable[[str], None]
 tqdm.monitor_interval = 0  # its thread would show up among the host's
 
 INDEX_NAMES = {"jfi": "Jain's index", "gini": "1 - Gini", "min_max": "min / max", "cv": "1 - variation"}
@@ -109,11 +111,17 @@ def check_method(settings: Settings, task: Task | None = None) -> None:
         )
 
 
-def make_engine(subject: Subject, settings: Settings, warn: Callable[[str], None]) -> Engine:
-    """The twin of the environment where there is one and it proves itself, the environment itself otherwise."""
+def real_engine(subject: Subject, settings: Settings) -> Lockstep:
+    """The environment itself; inside a host, its own wrappers and controller."""
     how = Execution(settings.execution, settings.epsilon, settings.temperature, subject.available)
-    size = {"limit": subject.limit, "state_size": subject.task.state_size}
-    real = Lockstep(subject.make_world, subject.policy, how, **size)
+    return Lockstep(subject.make_world, subject.policy, how, limit=subject.limit, state_size=subject.task.state_size)
+
+
+def make_engine(
+    subject: Subject, settings: Settings, warn: Warn, *, real: Lockstep | None = None, clock: Clock | None = None
+) -> Engine:
+    """The twin of the environment where there is one and it proves itself, the environment itself otherwise."""
+    real, clock = real or real_engine(subject, settings), clock or Clock()
     if settings.engine == "lockstep":
         return real
     try:
@@ -132,13 +140,16 @@ def make_engine(subject: Subject, settings: Settings, warn: Callable[[str], None
             )
         return real
     threads = settings.workers if subject.policy.thread_safe else 1
-    twin = Twin(kernel, subject.policy, how, **size, threads=threads)
-    if settings.engine == "auto" and not prove(twin, real, subject.task.state_size):
-        warn(
-            "The compiled twin does not agree bit for bit with the real environment on this machine: FairTest uses"
-            " the real one (engine=lockstep), which is slower. Please report the versions in manifest.json."
-        )
-        return real
+    twin = Twin(kernel, subject.policy, real.how, limit=real.limit, state_size=real.state_size, threads=threads)
+    if settings.engine == "auto":
+        with clock.phase("proof"):
+            proven = prove(twin, real, subject.task.state_size)
+        if not proven:
+            warn(
+                "The compiled twin does not agree bit for bit with the real environment on this machine: FairTest uses"
+                " the real one (engine=lockstep), which is slower. Please report the versions in manifest.json."
+            )
+            return real
     return twin
 
 
@@ -150,13 +161,18 @@ def run(
     seed: int,
     command: str,
     terminal: bool,
-    warn: Callable[[str], None],
+    warn: Warn,
 ) -> dict[str, Any]:
     """Test the team; return the summary that was written to `folder`."""
-    clock, ledger = Clock.start(), Ledger()
-    task, engine = subject.task, make_engine(subject, settings, warn)
+    clock, ledger = Clock(), Ledger()
+    with clock.phase("compiling"):  # or reading what was compiled before
+        real = real_engine(subject, settings)
+        task, engine = subject.task, make_engine(subject, settings, warn, real=real, clock=clock)
+    if real.episodes:
+        ledger.charge("proof", real.episodes, real.steps)
     if settings.theta == "auto":
-        theta = calibrate(subject, settings, engine, seed, ledger).theta
+        with clock.phase("calibration"):
+            theta = calibrate(subject, settings, engine, seed, ledger).theta
     else:
         theta = given_theta(settings, task)
     method = STRATEGIES[settings.method]
@@ -170,6 +186,8 @@ def run(
         warn=warn,
         options=options_of(method.options, settings.options, settings.method),
         ask=partial(q_if_seen, subject.policy),
+        initial_states=engine.initial_states,
+        clock=clock,
     )
     distance = task.distinct_distance if settings.distinct_distance is None else settings.distinct_distance
     tally = Tally(task, theta, bins=settings.coverage_bins, distinct_distance=distance)
@@ -201,7 +219,12 @@ def run(
             bar.update(charged - bar.n)
 
         Campaign(method.strategy, context, engine, folder, tally, ledger, on_batch).run()
-    notes = dict(context.notes)
+    with clock.phase("confirming"):
+        status = confirm_failures(folder, real, settings, task, ledger, rng.named(seed, "confirm"))
+    with clock.phase("saving"):
+        folder.join_failures(status)
+    notes, counted = dict(context.notes), tally.summary()
+    unstable = int((status == UNSTABLE).sum())
     summary = {
         "task": task.name,
         "method": settings.method,
@@ -213,7 +236,10 @@ def run(
         "executed_steps": ledger.executed_steps,
         "charged_strict": ledger.charged("strict"),
         "charged_paper": ledger.charged("paper"),
-        **tally.summary(),
+        **counted,
+        "failures": counted["failures"] - unstable,
+        "unstable_failures": unstable,
+        "confirmed_failures": int((status == CONFIRMED).sum()),
         **clock.spent(),
         "engine": engine.name,
         "predictor": notes.pop("predictor", dict.fromkeys(("auc_abstract", "auc_full", "d", "joint_states"))),
@@ -222,6 +248,23 @@ def run(
     }
     folder.finish(summary)
     return summary
+
+
+def confirm_failures(
+    folder: RunFolder, real: Lockstep, settings: Settings, task: Task, ledger: Ledger, generator: np.random.Generator
+) -> NDArray[np.str_]:
+    """What became of each failure; `confirm` of them, drawn at random, are executed again for real."""
+    count = folder.failure_count()
+    status = np.full(count, UNCHECKED)
+    rows = np.arange(count)
+    if settings.confirm != "all" and count > int(settings.confirm):
+        rows = np.sort(generator.choice(count, int(settings.confirm), replace=False))
+    if len(rows):
+        failures = folder.failures(rows)
+        again = replay(failures, real, restorable=task.restorable)
+        ledger.charge("replay", len(again), again.executed_steps())
+        status[rows] = np.where(agrees(failures, again), CONFIRMED, UNSTABLE)
+    return status
 
 
 def versions() -> dict[str, str]:
@@ -238,7 +281,7 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
     """The last thing a user sees in the terminal."""
     failures, evaluated = summary["failures"], summary["evaluated"]
     share = f"{failures / evaluated:.1%}" if evaluated else "-"
-    quantiles = summary["jfi_quantiles"]
+    quantiles = summary["index_quantiles"]
 
     def number(value: float | None) -> str:
         return "-" if value is None else f"{value:.3f}"
@@ -250,10 +293,12 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
         ("  distinct / roots", f"{summary['distinct_failures']} / {summary['roots']}"),
         ("  after the prefix", f"{summary['suffix_failures']} are unfair in what was executed alone"),
         ("  coverage", f"{summary['coverage']:.3f} of the position grid"),
+        ("  confirmed", _confirmation(summary)),
         ("undefined episodes", f"{summary['undefined']} (no agent received anything)"),
         ("fairness index", f"lowest {number(quantiles['0'])}, median {number(quantiles['0.5'])}"),
         ("charged", f"{summary['charged_strict']} episodes strict, {summary['charged_paper']} as the paper counts"),
-        ("time", f"{summary['wall_seconds']:.1f} s, {summary['executed_steps']} environment steps"),
+        ("time", f"{summary['wall_seconds']:.1f} s for {summary['executed_steps']} environment steps"),
+        ("  cpu", _shares(summary)),
         ("results", str(out)),
     ]
     predictor = summary["predictor"]
@@ -264,3 +309,18 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
     lines = [f"  {name:<{width}}  {value}" for name, value in rows]
     rule = "-" * max(len(line) for line in lines)
     return "\n".join([rule, "  FairTest", rule, *lines, rule])
+
+
+def _confirmation(summary: dict[str, Any]) -> str:
+    confirmed, unstable = summary["confirmed_failures"], summary["unstable_failures"]
+    told = f"{confirmed} of {confirmed + unstable} agree when the real environment replays them"
+    return told + (f"; {unstable} unstable ones are not counted" if unstable else "")
+
+
+def _shares(summary: dict[str, Any]) -> str:
+    """The CPU time and the largest parts of it; the twin's proof always."""
+    total, phases = summary["cpu_seconds"], dict(summary["phases"])
+    proof = phases.pop("proof", None)
+    parts = sorted(phases.items(), key=lambda item: -item[1])[:5]
+    told = f"{total:.1f} s: " + ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in parts if seconds)
+    return told if proof is None else f"{told}, the twin's proof {proof:.2f} s"

@@ -44,7 +44,7 @@ LIMITS = {"spread": 8, "tag": 10, "foraging": 12}
 STRICT: dict[str, Any] = {"budget": 160, "accounting": "strict"}
 PAPER: dict[str, Any] = {"budget": 60, "accounting": "paper"}
 SMALL: dict[str, Any] = {"rounds": 2, "generations": 2, "theta": 0.8, "batch": 48, "engine": "lockstep"}
-TIMES = ("wall_seconds", "cpu_seconds")
+TIMES = ("wall_seconds", "cpu_seconds", "phases")
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +140,11 @@ class Counting:
         self._world.step(actions)
 
 
+def replayed_steps(summary: dict[str, Any]) -> int:
+    """Steps of the failures that were executed again: in the account, charged to nobody."""
+    return summary["ledger"].get("replay", {"steps": 0})["steps"]
+
+
 def counted(subject: Subject) -> tuple[Subject, list[int]]:
     steps = [0]
     return replace(subject, make_world=lambda: Counting(subject.make_world(), steps)), steps
@@ -155,7 +160,8 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
     given = chosen(method=method, **(PAPER if accounting == "paper" else STRICT))
     result = search(subject, given, tmp_path / "run")
     ledger = result.summary["ledger"]
-    assert steps[0] == result.summary["executed_steps"] == sum(entry["steps"] for entry in ledger.values())
+    assert steps[0] == sum(entry["steps"] for entry in ledger.values())
+    assert result.summary["executed_steps"] == steps[0] - replayed_steps(result.summary)
     executed = sum(len(episodes) for _, episodes in result.folder.batches)
     assert executed == result.summary["executed_episodes"] == result.summary["evaluated"]
     assert result.summary["charged_strict"] == executed
@@ -164,7 +170,9 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
     assert result.summary[f"charged_{accounting}"] <= given.budget
     assert result.summary[f"charged_{accounting}"] >= 0.85 * given.budget
     for purpose, entry in ledger.items():
-        if purpose != "re-execution":
+        if purpose == "replay":
+            assert entry["episodes"] == result.summary["failures"] == result.summary["confirmed_failures"]
+        elif purpose != "re-execution":
             assert entry["episodes"] == sum(map(len, result.folder.executed(purpose)))
         else:
             assert entry["steps"] == 0
@@ -174,7 +182,7 @@ def test_calibration_is_in_the_ledger(tmp_path: Path) -> None:
     subject, steps = counted(team())
     result = search(subject, chosen(budget=200, theta="auto", calibration_episodes=40, quantile=0.3), tmp_path / "run")
     assert result.summary["ledger"]["calibration"] == {"episodes": 40, "steps": 320}
-    assert steps[0] == result.summary["executed_steps"]
+    assert steps[0] == result.summary["executed_steps"] + replayed_steps(result.summary)
     assert 0 < result.summary["theta"] < 1
     assert result.summary["failures"] > 0
 
@@ -272,7 +280,7 @@ def test_a_run_interrupted_at_any_batch_ends_as_if_nothing_had_happened(
     # What the journal names is not executed again, and what it does not name is.
     kept = batch + (damage == "nothing")
     before = sum(episodes.executed_steps() for _, episodes in whole.folder.batches[:kept])
-    assert steps[0] == summary["executed_steps"] - before
+    assert steps[0] == summary["executed_steps"] + replayed_steps(summary) - before
 
 
 def test_a_run_can_be_interrupted_again_and_again(whole: Result, tmp_path: Path) -> None:
@@ -585,7 +593,8 @@ def test_a_task_that_cannot_be_restored_is_searched_by_replaying_actions(tmp_pat
     given = chosen(theta=0.9, epsilon=0.3)
     result = search(subject, given, tmp_path / "run")
     assert result.summary["task"] == "generic"
-    assert steps[0] == result.summary["executed_steps"] == 10 * result.summary["executed_episodes"]
+    assert result.summary["executed_steps"] == 10 * result.summary["executed_episodes"]
+    assert steps[0] == result.summary["executed_steps"] + replayed_steps(result.summary)
     assert result.summary["failures"] > 0
     failures = load_failures(tmp_path / "run" / "failures.npz")
     assert (failures.operator > 0).any()
@@ -612,7 +621,7 @@ def test_labels_of_one_kind_make_f2_constant_and_the_search_goes_on(theta: float
 def test_episodes_shorter_than_5_steps_are_judged_but_not_bred_from(tmp_path: Path) -> None:
     result = search(team(limit=4), chosen(), tmp_path / "run")
     assert "No executed episode of at least 5 steps" in result.said
-    assert set(result.summary["ledger"]) == {"predictor", "candidate", "re-execution"}
+    assert set(result.summary["ledger"]) == {"predictor", "candidate", "re-execution", "replay"}
     assert result.summary["ledger"]["re-execution"]["episodes"] == 0
     assert result.summary["failures"] > 0
 

@@ -25,8 +25,8 @@ from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.store.write import write_atomically, write_json
 
 COLUMNS = {
-    "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "jfi", "start_state",
-    "initial_state", "states", "actions", "rewards", "q",
+    "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi", "start_state",
+    "initial_state", "states", "actions", "rewards", "q", "status",
 }  # fmt: skip
 
 
@@ -143,6 +143,7 @@ def test_failures_are_on_disk_before_the_run_is_finished(folder: RunFolder, batc
 
 
 def test_failures_npz_holds_every_failure_with_every_column(folder: RunFolder, batches: list[Any]) -> None:
+    folder.join_failures(np.full(folder.failure_count(), "unchecked"))
     folder.finish({"failures": 10})
     with np.load(folder.path / "failures.npz", allow_pickle=False) as file:
         failures = {name: file[name] for name in file.files}
@@ -169,6 +170,7 @@ def test_failures_npz_holds_every_failure_with_every_column(folder: RunFolder, b
 
 
 def test_failures_csv_says_the_same_without_arrays(folder: RunFolder) -> None:
+    folder.join_failures(np.full(folder.failure_count(), "unchecked"))
     folder.finish({})
     with open(folder.path / "failures.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -180,6 +182,7 @@ def test_failures_csv_says_the_same_without_arrays(folder: RunFolder) -> None:
 
 
 def test_a_finished_folder_holds_the_results_and_nothing_else(folder: RunFolder) -> None:
+    folder.join_failures(np.full(folder.failure_count(), "unchecked"))
     folder.finish({"failures": 10})
     assert set(contents(folder.path)) == {
         "manifest.json",
@@ -194,6 +197,7 @@ def test_a_finished_folder_holds_the_results_and_nothing_else(folder: RunFolder)
 
 def test_a_run_without_failures_is_complete_too(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
+    run.join_failures(np.full(0, "unchecked"))
     run.finish({})
     with np.load(run.path / "failures.npz", allow_pickle=False) as file:
         assert file.files == []

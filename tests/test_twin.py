@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from benchmarks.exact import measure
 from gymnasium.utils import seeding
 from support import AGENTS, KEYS, LIMITS, assert_identical, engine_of, environment, random_policy, record_of, some_tests
 
@@ -21,6 +22,7 @@ from epymarl_fairtest.engine.twin.seeds import WORDS, next_double, next_integer,
 from epymarl_fairtest.engine.world import BareWorld
 from epymarl_fairtest.episode import Tests, operator_code
 from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.run import Subject, make_engine
 from epymarl_fairtest.tasks import resolve_allocation, task_for
 
@@ -259,3 +261,11 @@ def test_without_numba_auto_uses_the_real_environment_and_twin_says_what_is_miss
 def test_asking_for_a_twin_that_does_not_exist_names_those_that_do() -> None:
     with pytest.raises(FairTestError, match=r"mpe-tag-v0 \(prey_distance"):
         make_engine(subject("spread", environment=None), settings({"engine": "twin"}), pytest.fail)
+
+
+@pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)
+@pytest.mark.parametrize("agent", ["mlp64", "gru128"])
+@every_task
+def test_whole_episodes_of_a_team_are_those_of_the_hosts_episode_runner(task: str, agent: str, host: Host) -> None:
+    """A few; `python -m benchmarks.exact` compares a thousand of each."""
+    assert measure(host, task, agent, 12) == 0

@@ -1,6 +1,7 @@
 """What an engine, a world and a policy promise. Nothing here knows a training framework.
 
 Engine    execute(tests) -> episodes, row by row; a row depends on its test alone.
+          initial_states(seeds) -> what the resets give, without a step.
 World     one environment: reset(seed), restore(state, step), step(actions); then obs, reward, done, state.
 Policy    the trained team: forward(obs, last_actions, hidden) -> (q, hidden), row by row.
 """
@@ -49,6 +50,7 @@ class Engine(Protocol):
     name: str
 
     def execute(self, tests: Tests) -> Episodes: ...
+    def initial_states(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True)

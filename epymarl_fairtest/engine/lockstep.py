@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +20,49 @@ class Lockstep:
     def __init__(
         self, make_world: Callable[[], World], policy: Policy, how: Execution, *, limit: int, state_size: int
     ) -> None:
-        self._make_world, self._policy, self._how = make_world, policy, how
-        self._limit, self.state_size = limit, state_size
+        self._make_world, self._policy, self.how = make_world, policy, how
+        self.limit, self.state_size = limit, state_size
         self._worlds: list[World] = []  # made when first needed, used again for every batch
+        self.episodes = self.steps = 0  # executed so far
 
     def execute(self, tests: Tests) -> Episodes:
         # At least one group: no tests give no episodes, of the right shapes.
         groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, max(len(tests), 1), CHUNK)]
-        return Episodes.concatenate([self._execute_group(group) for group in groups])
+        episodes = Episodes.concatenate([self._execute_group(group) for group in groups])
+        self.episodes += len(episodes)
+        self.steps += episodes.executed_steps()
+        return episodes
+
+    def initial_states(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """What the resets of these seeds give (B, S); nothing is stepped."""
+        (world,) = self._some_worlds(1)
+        states = np.empty((len(seeds), self.state_size))
+        for state, seed in zip(states, seeds, strict=True):
+            world.reset(int(seed))
+            state[:] = world.state()
+        return states
+
+    def seen(self, episodes: Episodes) -> Episodes:
+        """The episodes with what the agents saw before `start_step`, looked at in the worlds: it is not stored."""
+        policy = self._policy
+        obs = np.zeros((len(episodes), episodes.limit, policy.n_agents, policy.obs_size), np.float32)
+        if policy.hidden_size:  # nobody else remembers it
+            (world,) = self._some_worlds(1)
+            for row, steps in enumerate(episodes.start_step):
+                for step in range(steps):
+                    world.restore(episodes.states[row, step], step)
+                    obs[row, step] = world.obs
+        return replace(episodes, obs=obs)
+
+    def _some_worlds(self, count: int) -> list[World]:
+        while len(self._worlds) < count:
+            self._worlds.append(self._make_world())
+        return self._worlds[:count]
 
     def _execute_group(self, tests: Tests) -> Episodes:
-        policy, how = self._policy, self._how
-        episodes = blank_episodes(tests, policy, limit=self._limit, state_size=self.state_size)
-        while len(self._worlds) < len(tests):
-            self._worlds.append(self._make_world())
-        worlds = self._worlds[: len(tests)]
+        policy, how = self._policy, self.how
+        episodes = blank_episodes(tests, policy, limit=self.limit, state_size=self.state_size)
+        worlds = self._some_worlds(len(tests))
         for world, from_seed, seed, state, first in zip(
             worlds, tests.from_seed, tests.root_seed, tests.start_state, tests.start_step, strict=True
         ):
@@ -44,7 +73,7 @@ class Lockstep:
 
         hidden, last = memory_at_start(policy, tests)
         step = tests.start_step.copy()
-        rows = np.flatnonzero(step < self._limit)  # the episodes that are still running
+        rows = np.flatnonzero(step < self.limit)  # the episodes that are still running
         for number, world in enumerate(worlds):
             episodes.states[number, step[number]] = world.state()
         while rows.size:
@@ -66,7 +95,7 @@ class Lockstep:
             last[rows] = actions
             step[rows] += 1
             episodes.states[rows, at + 1] = [worlds[row].state() for row in rows]
-            rows = np.array([r for r in rows if not worlds[r].done and step[r] < self._limit], np.intp)
+            rows = np.array([r for r in rows if not worlds[r].done and step[r] < self.limit], np.intp)
         episodes.length[:] = step
         return episodes
 

@@ -57,7 +57,7 @@ class Training:
 
 
 def load_host(name: str | None = None) -> Host:
-    """EPyMARL where a checkout is known (or asked for), otherwise PyMARLzoo+."""
+    """EPyMARL where a checkout is known (or asked for as `epymarl`), otherwise PyMARLzoo+ (`pymarlzoo`)."""
     checkout = known_checkout()
     if name == "epymarl" or (name is None and checkout is not None):
         if checkout is None:

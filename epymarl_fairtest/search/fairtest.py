@@ -58,9 +58,10 @@ def train_predictor(context: Context, plan: Plan) -> Generator[Request, Episodes
         parts.append(traces_of((yield Request(tests, "predictor"))))
     traces, settings = Traces.concatenate(parts), context.settings
     fair = ~(context.index(traces.received) <= context.theta)  # undefined episodes are no failures
-    predictor = fit_predictor(
-        traces, fair, buckets=settings.buckets, seed=context.seed, d=settings.d, workers=settings.workers
-    )
+    with context.clock.phase("predictor"):
+        predictor = fit_predictor(
+            traces, fair, buckets=settings.buckets, seed=context.seed, d=settings.d, workers=settings.workers
+        )
     context.note("predictor", predictor.summary() | {"episodes": len(traces), "unfair": int((~fair).sum())})
     if predictor.forest is None:
         kind = "unfair" if fair.all() else "fair"

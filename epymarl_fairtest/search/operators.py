@@ -140,10 +140,8 @@ def splice(population: Episodes, one: Rows, at_one: Rows, two: Rows, at_two: Row
     """The recorded prefix of `one` before its step, then the recorded suffix of `two` from its step."""
     limit = population.limit
     length = np.minimum(at_one + population.length[two] - at_two, limit).astype(np.int32)
+    row, step = origins(limit, one, at_one, two, at_two)
     t = np.arange(limit + 1)[None, :]
-    inherited = t < at_one[:, None]
-    row = np.where(inherited, one[:, None], two[:, None])
-    step = np.where(inherited, t, np.clip(t - at_one[:, None] + at_two[:, None], 0, limit))
     running = t[:, :-1] < length[:, None]
     child = population.take(one)
     for name in ("obs", "actions", "rewards", "q"):
@@ -157,6 +155,14 @@ def splice(population: Episodes, one: Rows, at_one: Rows, two: Rows, at_two: Row
     child.operator = np.full(len(one), operator_code("crossover"), np.int8)
     child.parent, child.id = population.id[one], np.full(len(one), -1, np.int64)
     return child
+
+
+def origins(limit: int, one: Rows, at_one: Rows, two: Rows, at_two: Rows) -> tuple[Rows, Rows]:
+    """Whose step each step of a splice is, and which: rows and steps (B, limit + 1)."""
+    t = np.arange(limit + 1)[None, :]
+    inherited = t < at_one[:, None]
+    row = np.where(inherited, one[:, None], two[:, None])
+    return row, np.where(inherited, t, np.clip(t - at_one[:, None] + at_two[:, None], 0, limit))
 
 
 def _joined(population: Episodes, one: Rows, at_one: Rows, two: Rows, at_two: Rows, task: Task) -> Tests:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epymarl_fairtest.episode import OPERATORS, Episodes
 from epymarl_fairtest.errors import FairTestError
@@ -31,6 +32,17 @@ def load_failures(path: Path) -> Episodes:
             return Episodes(**{name: columns[name] for name in COPIED}, operator=operator, obs=obs)
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise FairTestError(f"{str(path)!r} holds no failures of a FairTest run ({error}).") from error
+
+
+def columns_of(path: Path) -> list[str]:
+    with np.load(path, allow_pickle=False) as file:
+        return list(file.files)
+
+
+def read_column(path: Path, name: str) -> NDArray[Any]:
+    """One column of a file of failures."""
+    with np.load(path, allow_pickle=False) as file:
+        return file[name]
 
 
 def _nothing() -> Episodes:

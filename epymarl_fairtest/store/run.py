@@ -14,6 +14,7 @@ import json
 import os
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,14 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.episode import OPERATORS, Episodes
 from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.store.write import cannot_write, write_arrays, write_atomically, write_json
+from epymarl_fairtest.fairness import jfi, totals
+from epymarl_fairtest.store.failures import columns_of, load_failures, read_column
+from epymarl_fairtest.store.write import cannot_write, write_arrays, write_atomically, write_columns, write_json
 
-FORMAT = 1
-SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "jfi")
+FORMAT = 2
+SCALARS = (
+    "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi", "status",
+)  # fmt: skip
 
 
 class RunFolder:
@@ -122,16 +127,37 @@ class RunFolder:
         except OSError as error:
             raise cannot_write(path, error) from error
 
-    def finish(self, summary: dict[str, Any]) -> None:
-        """Join the failures, write the tables, and only then drop what they were made from."""
-        parts = []
-        for path in sorted((self.path / "parts").glob("*.npz")):
-            with np.load(path, allow_pickle=False) as file:
-                parts.append({name: file[name] for name in file.files})
-        failures = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]} if parts else {}
-        write_arrays(self.path / "failures.npz", failures)
-        table = failure_table(failures)
+    def failure_count(self) -> int:
+        return sum(count for _, count in self._parts())
+
+    def failures(self, rows: NDArray[np.int64]) -> Episodes:
+        """The failures found so far with these numbers (ascending), without what the agents saw."""
+        found, first = [], 0
+        for path, count in self._parts():
+            here = rows[(rows >= first) & (rows < first + count)] - first
+            if len(here):
+                found.append(load_failures(path).take(here))
+            first += count
+        return Episodes.concatenate(found)
+
+    def _parts(self) -> list[tuple[Path, int]]:
+        """The files that hold failures, and how many each holds."""
+        paths = sorted((self.path / "parts").glob("*.npz"))
+        return [(path, len(read_column(path, "id"))) for path in paths]
+
+    def join_failures(self, status: NDArray[np.str_]) -> None:
+        """All failures into one file and one table, with what their confirmation gave."""
+        paths = [path for path, _ in self._parts()]
+        names = columns_of(paths[0]) if paths else ()
+        columns: dict[str, list[Any]] = {name: [partial(read_column, path, name) for path in paths] for name in names}
+        if paths:
+            columns["status"] = [lambda: status]
+        write_columns(self.path / "failures.npz", columns)
+        table = failure_table(self.path / "failures.npz")
         write_atomically(self.path / "failures.csv", lambda file: file.write(table.encode()))
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """The summary, and only then drop what failures.npz was made from."""
         write_json(self.path / "summary.json", summary)
         for folder in ("parts", "batches"):
             for path in (self.path / folder).glob("*.npz"):
@@ -175,7 +201,8 @@ def failure_arrays(episodes: Episodes, index: NDArray[np.float64]) -> dict[str, 
         "stream": episodes.stream,
         "shift": episodes.shift,
         "length": episodes.length,
-        "jfi": index,
+        "index": index,
+        "jfi": jfi(totals(episodes.rewards)),
         "start_state": episodes.states[rows, episodes.start_step],
         "initial_state": episodes.states[:, 0],
         "states": episodes.states,
@@ -185,10 +212,12 @@ def failure_arrays(episodes: Episodes, index: NDArray[np.float64]) -> dict[str, 
     }
 
 
-def failure_table(failures: dict[str, NDArray[Any]]) -> str:
+def failure_table(path: Path) -> str:
+    """failures.csv: the same without the arrays."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(SCALARS)
-    if failures:
-        writer.writerows(zip(*(failures[name].tolist() for name in SCALARS), strict=True))
+    with np.load(path, allow_pickle=False) as file:
+        if file.files:
+            writer.writerows(zip(*(file[name].tolist() for name in SCALARS), strict=True))
     return out.getvalue()

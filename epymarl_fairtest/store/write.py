@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,6 +37,26 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: 
     """An .npz that numpy reads without pickle."""
     save: Any = np.savez_compressed if compressed else np.savez
     write_atomically(path, lambda file: save(file, allow_pickle=False, **arrays))
+
+
+def write_columns(path: Path, columns: Mapping[str, Sequence[Callable[[], NDArray[Any]]]]) -> None:
+    """An .npz whose arrays are too large to hold: each is read piece by piece and written behind the last one."""
+
+    def fill(file: BinaryIO) -> None:
+        with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+            for name, pieces in columns.items():
+                length = sum(len(read()) for read in pieces)
+                first = pieces[0]()
+                header = {"descr": first.dtype.str, "fortran_order": False, "shape": (length, *first.shape[1:])}
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array_header_1_0(entry, header)
+                    for read in pieces:
+                        piece = read()
+                        if (piece.dtype, piece.shape[1:]) != (first.dtype, first.shape[1:]):
+                            raise ValueError(f"pieces of column {name!r} differ: {piece.dtype}, {piece.shape}")
+                        entry.write(np.ascontiguousarray(piece).tobytes())
+
+    write_atomically(path, fill)
 
 
 def copy_atomically(source: Path, target: Path) -> None:

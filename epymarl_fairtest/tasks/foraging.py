@@ -36,12 +36,40 @@ def _food_slots(field: NDArray[np.int32], slots: int) -> list[int]:
     return values + [-1, -1, 0] * (slots - len(rows))
 
 
+def _bound(inner: Any, name: str, count: int) -> Array:
+    """A lowest or highest level of each player or food slot; older environments have one for all, or none."""
+    return np.broadcast_to(np.asarray(getattr(inner, name, 1), np.float64), count)
+
+
+def _near(one: Array, other: Array) -> NDArray[np.bool_]:
+    """Too close for two foods: in the eight cells around, or within two along a row or a column."""
+    gap = np.abs(one[..., :2] - other[..., :2])
+    near: NDArray[np.bool_] = (gap <= 1).all(axis=-1) | ((gap == 0).any(axis=-1) & (gap <= 2).all(axis=-1))
+    return near
+
+
+def _matches(levels: Array, low: Array, high: Array) -> NDArray[np.bool_]:
+    """Can every level of a row (NaN: none) be dealt from a range of its own? The ranges come in any order.
+
+    From the lowest level on, each takes the free range that ends first: no other choice could serve more levels.
+    """
+    high = np.broadcast_to(high, levels.shape)
+    free, fits = np.ones(levels.shape, bool), np.ones(len(levels), bool)
+    for level in np.sort(levels, axis=1).T:
+        open_to = free & (low <= level[:, None]) & (level[:, None] <= high)
+        taken = np.where(open_to, high, np.inf).argmin(axis=1)
+        fits &= open_to.any(axis=1) | np.isnan(level)
+        free[np.arange(len(levels)), taken] &= np.isnan(level)
+    return fits
+
+
 class ForagingTask(Task):
     """All players are under test, and the environment's own reward is the allocation."""
 
     name: ClassVar[str] = "foraging"
     theta: ClassVar[float] = 0.67
     restorable: ClassVar[bool] = True
+    proposable: ClassVar[bool] = True
     distinct_distance: ClassVar[float] = 0.5
 
     @classmethod
@@ -56,6 +84,17 @@ class ForagingTask(Task):
         self.state_size = 3 * self.n_agents + 3 * self.slots + 1
         # Cells are centred on whole numbers, so that every bin of the coverage grid holds whole cells.
         self.low, self.high = -0.5, max(self.rows, self.cols) - 0.5
+        self._player_levels = tuple(_bound(inner, f"{end}_player_level", self.n_agents) for end in ("min", "max"))
+        self._food_low, self._force_coop = _bound(inner, "min_food_level", self.slots), bool(inner.force_coop)
+        self._food_high = None if inner.max_food_level is None else _bound(inner, "max_food_level", self.slots)
+        # What a reset can draw of (row, col, level): food not at the border; level 0 is a slot left empty.
+        low, high = self._player_levels
+        players = [0, 0, low.min()], [self.rows - 1, self.cols - 1, high.max()]
+        food = [1, 1, 0], [self.rows - 2, self.cols - 2, self._most_food(high[None]).max()]
+        self._least, self._most = (
+            np.array([one] * self.n_agents + [other] * self.slots, np.float64)
+            for one, other in zip(players, food, strict=True)
+        )
 
     @staticmethod
     def _simulator(chain: list[Any]) -> Any:
@@ -118,6 +157,60 @@ class ForagingTask(Task):
         moved = np.rint(old * rng.uniform(0.8, 1.2, old.shape))
         self.players(new)[..., :2] = np.clip(moved, 0, [self.rows - 1, self.cols - 1])
         return new, (new != states).any(axis=1) & ~self._crowded(new)
+
+    def start_vectors(self, states: Array) -> Array:
+        """row, col, level of players and food slots, scaled from what can be drawn; empty slots lie in the middle."""
+        things = states[..., :-1].reshape(*states.shape[:-1], -1, 3)
+        scaled = 2 * (things - self._least) / self._range() - 1
+        scaled[..., :2][self._empty(things)] = 0
+        return scaled.reshape(*states.shape[:-1], -1)
+
+    def starts_from(self, vectors: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Rounded to cells and levels; what no reset would draw is refused."""
+        things = np.rint((vectors.reshape(len(vectors), -1, 3) + 1) / 2 * self._range()) + self._least
+        empty = self._empty(things)
+        drawn = ((things >= self._least) & (things <= self._most)).all(axis=2) | empty
+        things[empty] = [-1, -1, 0]
+        states = np.concatenate([things.reshape(len(things), -1), np.zeros((len(things), 1))], axis=1)
+        food = self.food(states)
+        # As the field is read: row by row, empty slots last.
+        order = np.lexsort((food[..., 1], food[..., 0], food[..., 2] == 0), axis=1)
+        food[:] = np.take_along_axis(food, order[..., None], axis=1)
+        states[:, -1] = food[..., 2].sum(axis=1)
+        return states, drawn.all(axis=1) & ~self._crowded(states) & self._spaced(states) & self._dealt(states)
+
+    def _empty(self, things: Array) -> NDArray[np.bool_]:
+        """Which of the players and food slots (..., 3) are slots without food?"""
+        empty: NDArray[np.bool_] = (things[..., 2] == 0) & (np.arange(self.n_agents + self.slots) >= self.n_agents)
+        return empty
+
+    def _range(self) -> Array:
+        return np.maximum(self._most - self._least, 1)
+
+    def _spaced(self, states: Array) -> NDArray[np.bool_]:
+        """Does food keep its distance, and does a slot stay empty only where no more food fits?"""
+        food, players = self.food(states), self.positions(states)
+        there = food[..., 2] > 0
+        first, second = np.triu_indices(self.slots, k=1)
+        close = _near(food[:, first], food[:, second]) & there[:, first] & there[:, second]
+        inner = 1 + np.argwhere(np.ones((self.rows - 2, self.cols - 2))).astype(np.float64)
+        taken = (_near(inner[:, None], food[:, None]) & there[:, None]).any(axis=2)
+        taken |= (inner[:, None] == players[:, None]).all(axis=3).any(axis=2)
+        spaced: NDArray[np.bool_] = ~close.any(axis=1) & (there.all(axis=1) | taken.all(axis=1))
+        return spaced
+
+    def _dealt(self, states: Array) -> NDArray[np.bool_]:
+        """Are the levels among those that a reset deals out to players and food?"""
+        levels, food = self.players(states)[..., 2], self.food(states)[..., 2]
+        most = self._most_food(levels)
+        least = most if self._force_coop else self._food_low
+        return _matches(levels, *self._player_levels) & _matches(np.where(food > 0, food, np.nan), least, most)
+
+    def _most_food(self, levels: Array) -> Array:
+        """The highest level of each food slot where players have these levels (B, n_agents)."""
+        weakest = np.sort(levels, axis=1)[:, :3].sum(axis=1, keepdims=True)
+        most = weakest if self._food_high is None else self._food_high
+        return np.broadcast_to(most, (len(levels), self.slots))
 
     def _crowded(self, states: Array) -> NDArray[np.bool_]:
         """Do two players, or a player and food, share a cell?"""

@@ -55,8 +55,10 @@ class MpeTask(Task):
     """A task of the particle simulator; subclasses say which scenario, who is tested and how fast."""
 
     restorable: ClassVar[bool] = True
+    proposable: ClassVar[bool] = True
     distinct_distance: ClassVar[float] = 0.1
     scenario: ClassVar[str]
+    reach: ClassVar[float]  # landmarks are drawn this far from the centre along each axis; agents up to 1
     speed: ClassVar[float]  # no agent under test goes faster by itself along one axis
     low = -1.0
     high = 1.0
@@ -130,6 +132,20 @@ class MpeTask(Task):
         limit = np.maximum(np.tile([1.0, 1.0, self.speed, self.speed], self.n_agents), np.abs(old))
         new[:, tested] = np.clip(old * rng.uniform(0.8, 1.2, old.shape), -limit, limit)
         return new, np.isfinite(new).all(axis=1) & (new != states).any(axis=1) & ~self._touching(new)
+
+    def start_vectors(self, states: Array) -> Array:
+        """The positions as they are, agents before landmarks: scaling would cost their last bit."""
+        bodies = self.everyone(states)[..., :2].reshape(*states.shape[:-1], -1)
+        return np.concatenate([bodies, states[..., 4 * self.bodies :]], axis=-1)
+
+    def starts_from(self, vectors: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Everyone at rest. A place that no reset would draw is refused, and so are two bodies on one spot."""
+        moving = 2 * self.bodies
+        states = np.zeros((len(vectors), self.state_size))
+        self.everyone(states)[..., :2] = vectors[:, :moving].reshape(len(vectors), -1, 2)
+        states[:, 4 * self.bodies :] = vectors[:, moving:]
+        bounds = np.where(np.arange(vectors.shape[1]) < moving, 1.0, self.reach)
+        return states, (np.abs(vectors) <= bounds).all(axis=1) & ~self._touching(states)
 
     def _touching(self, states: Array) -> NDArray[np.bool_]:
         """Do two colliding entities share a centre (within CLOSEST)?"""

@@ -30,6 +30,7 @@ class SpreadTask(MpeTask):
     }
     suggested_allocation: ClassVar[str] = "nearest_landmark"
     scenario: ClassVar[str] = "simple_spread"
+    reach: ClassVar[float] = 1.0
     speed: ClassVar[float] = 2.0  # where thrust (5 * 0.1 per step) and damping (a quarter) balance
 
     def tail(self, others: list[int]) -> list[int]:

@@ -35,6 +35,7 @@ class TagTask(MpeTask):
     allocations: ClassVar[Mapping[str, Allocation]] = {"env": env_reward, "prey_distance": prey_distance}
     suggested_allocation: ClassVar[str] = "prey_distance"
     scenario: ClassVar[str] = "simple_tag"
+    reach: ClassVar[float] = 0.9
     speed: ClassVar[float] = 1.0
 
     def __init__(self, env: Any) -> None:

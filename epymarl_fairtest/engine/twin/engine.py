@@ -1,4 +1,4 @@
-"""Chunks of worlds as rows of arrays: observe, ask the policy, choose, step, all rows together."""
+"""Groups of worlds as rows of arrays: observe, ask the policy, choose, step, all rows together."""
 
 from __future__ import annotations
 
@@ -52,6 +52,10 @@ def twin_of(env: Any, task: Task, allocation: str) -> Kernel | None:
     return None
 
 
+GROUP = 4 * CHUNK
+"""Worlds that step together: the loop's own cost is shared by four forward passes."""
+
+
 class Twin:
     name = "twin"
 
@@ -59,63 +63,71 @@ class Twin:
         self, kernel: Kernel, policy: Policy, how: Execution, *, limit: int, state_size: int, threads: int = 1
     ) -> None:
         self._kernel, self._policy, self._how = kernel, policy, how
-        self._limit, self._state_size = limit, state_size
+        self._limit, self.state_size = limit, state_size
         self._threads, self._edges = threads, slices(how)
 
     def execute(self, tests: Tests) -> Episodes:
-        episodes = blank_episodes(tests, self._policy, limit=self._limit, state_size=self._state_size)
-        # Rows that start at similar steps share a chunk, so that it ends for all of them together.
+        episodes = blank_episodes(tests, self._policy, limit=self._limit, state_size=self.state_size)
+        # Rows that start at similar steps share a group, so that it ends for all of them together.
         order = np.argsort(tests.start_step, kind="stable")
-        chunks = [order[first : first + CHUNK] for first in range(0, len(order), CHUNK)]
-        if self._threads > 1 and len(chunks) > 1:
+        groups = [order[first : first + GROUP] for first in range(0, len(order), GROUP)]
+        if self._threads > 1 and len(groups) > 1:
             with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(lambda rows: self._execute_chunk(tests, rows, episodes), chunks))
+                list(pool.map(lambda rows: self._execute_group(tests, rows, episodes), groups))
         else:
-            for rows in chunks:
-                self._execute_chunk(tests, rows, episodes)
+            for rows in groups:
+                self._execute_group(tests, rows, episodes)
         return episodes
 
-    def _execute_chunk(self, tests: Tests, rows: NDArray[np.int64], episodes: Episodes) -> None:
-        chunk = tests.take(rows)
+    def initial_states(self, seeds: NDArray[np.int64]) -> States:
+        states = np.empty((len(seeds), self.state_size))
+        self._kernel.reset(np.asarray(seeds, np.int64), states)
+        return states
+
+    def _execute_group(self, tests: Tests, rows: NDArray[np.int64], episodes: Episodes) -> None:
+        group = tests.take(rows)
         kernel, policy, how, count = self._kernel, self._policy, self._how, len(rows)
-        states = chunk.start_state.copy()
-        fresh = np.flatnonzero(chunk.from_seed)
+        states = group.start_state.copy()
+        fresh = np.flatnonzero(group.from_seed)
         if len(fresh):
-            started = np.empty((len(fresh), self._state_size))
-            kernel.reset(chunk.root_seed[fresh], started)
-            states[fresh] = started
-        hidden, last = memory_at_start(policy, chunk)
-        step = chunk.start_step.copy()
+            states[fresh] = self.initial_states(group.root_seed[fresh])
+        hidden, last = memory_at_start(policy, group)
+        step = group.start_step.copy()
         running = step < self._limit
         over = np.zeros(count, bool)
         seen = np.zeros((count, policy.n_agents, policy.obs_size), np.float32)
         rewards = np.zeros((count, policy.n_agents))
         actions = np.zeros((count, policy.n_agents), np.int16)
+        q = np.zeros((count, policy.n_agents, policy.n_actions), np.float32)
+        at = (step + group.shift).astype(np.int64)  # where each row reads its stream
         episodes.states[rows, step] = states
         while running.any():
             everyone = bool(running.all())
             kernel.observe(states, running, seen)
-            q, after = policy.forward(seen, last, hidden)
-            hidden = after if everyone else np.where(running[:, None, None], after, hidden)
-            at = (step + chunk.shift).astype(np.int64)
+            if everyone:
+                q, hidden = policy.forward(seen, last, hidden)
+            else:  # the others need no answer
+                on = np.flatnonzero(running)
+                q[on], hidden[on] = policy.forward(seen[on], last[on], hidden[on])
             if how.kind == "softmax":
                 finite = bool(np.isfinite(q[running]).all())
-                actions = np.where(running[:, None], choose(q, chunk.stream, at, how), actions)
+                actions = np.where(running[:, None], choose(q, group.stream, at, how), actions)
             else:
                 epsilon = 0.0 if how.kind == "greedy" else how.epsilon
                 finite = choose_epsilon_greedy(
-                    q, running, chunk.stream, at, epsilon, how.available, self._edges, actions
+                    q, running, group.stream, at, epsilon, how.available, self._edges, actions
                 )
             if not finite:
                 bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
-                raise not_finite(int(chunk.root_seed[bad]), int(step[bad]))
-            if chunk.forced is not None:
-                forced = chunk.forced[np.arange(count), np.minimum(step, self._limit - 1)]
+                raise not_finite(int(group.root_seed[bad]), int(step[bad]))
+            if group.forced is not None:
+                forced = group.forced[np.arange(count), np.minimum(step, self._limit - 1)]
                 actions = np.where(forced >= 0, forced, actions).astype(np.int16)
             kernel.step(states, running, actions, rewards, over, step)
             _record(episodes, rows, step, running, everyone, seen, q, actions, rewards, states)
             last = actions.copy() if everyone else np.where(running[:, None], actions, last)
-            step[running] += 1
+            step += running
+            at += running
             running &= ~over & (step < self._limit)
         episodes.length[rows] = step
 
@@ -124,11 +136,11 @@ def _record(
     episodes: Episodes, rows: NDArray[np.int64], step: NDArray[np.int32], running: NDArray[np.bool_], everyone: bool,
     seen: NDArray[np.float32], q: NDArray[np.float32], actions: NDArray[np.int16], rewards: States, states: States,
 ) -> None:  # fmt: skip
-    """Write one step of a chunk to where it belongs."""
+    """Write one step of a group to where it belongs."""
     now: Any = slice(None) if everyone else np.flatnonzero(running)
     to, at, after = rows[now], step[now], step[now] + 1
     if everyone and rows[-1] - rows[0] == len(rows) - 1 and step[0] == step[-1]:
-        # The usual chunk: neighbours in step. Slices are copied several times faster than index lists.
+        # The usual group: neighbours in step. Slices are copied several times faster than index lists.
         to, at, after = slice(rows[0], rows[-1] + 1), step[0], step[0] + 1
     episodes.obs[to, at], episodes.q[to, at], episodes.actions[to, at] = seen[now], q[now], actions[now]
     episodes.rewards[to, at], episodes.states[to, after] = rewards[now], states[now]

@@ -10,6 +10,8 @@ from epymarl_fairtest.engine.twin.particles import Array, constants, look, move,
 from epymarl_fairtest.tasks.base import wrappers
 from epymarl_fairtest.tasks.prey import HIDDEN_BOUND, INPUT_BOUND, VALUE_SCALE, Prey
 
+BLOCK = 64  # worlds whose prey think together
+
 
 class TagTwin:
     def __init__(self, env: Any, prey: str) -> None:
@@ -53,12 +55,46 @@ def _snap(value: float, low: float, high: float) -> float:
 
 @njit(cache=True, nogil=True)
 def _layer(x: Array, weight: Array, bias: Array, out: Array) -> None:
-    """out = x @ weight + bias. On the prey's grid every sum is exact: the order does not matter."""
+    """Columns of out = weight.T @ x + bias. On the prey's grid every sum is exact: the order does not matter."""
     for j in range(len(out)):
         out[j] = bias[j]
-    for i in range(len(x)):
-        for j in range(len(out)):
-            out[j] += x[i] * weight[i, j]
+        for i in range(len(x)):
+            w = weight[i, j]
+            for column in range(BLOCK):
+                out[j, column] += w * x[i, column]
+
+
+@njit(cache=True, nogil=True)
+def _flee(
+    states: Array, running: NDArray[np.bool_], fled: NDArray[np.int16], bodies: int,
+    w1: Array, b1: Array, w2: Array, b2: Array, w3: Array, b3: Array,
+) -> None:  # fmt: skip
+    """What the prey of every running world does: its network on BLOCK worlds at a time, one per column."""
+    seen = np.zeros(w1.shape[0], np.float32)
+    x, h1, h2 = np.zeros((len(w1), BLOCK)), np.zeros((len(b1), BLOCK)), np.zeros((len(b2), BLOCK))
+    scores = np.zeros((len(b3), BLOCK))
+    for first in range(0, len(states), BLOCK):
+        rows = min(BLOCK, len(states) - first)
+        for column in range(rows):
+            if running[first + column]:
+                look(states[first + column], bodies - 1, bodies, seen)
+                for i in range(len(seen)):
+                    x[i, column] = _snap(np.float64(seen[i]), -INPUT_BOUND, INPUT_BOUND)
+        _layer(x, w1, b1, h1)
+        for i in range(len(h1)):
+            for column in range(BLOCK):
+                h1[i, column] = _snap(h1[i, column], 0.0, HIDDEN_BOUND)
+        _layer(h1, w2, b2, h2)
+        for i in range(len(h2)):
+            for column in range(BLOCK):
+                h2[i, column] = _snap(h2[i, column], 0.0, HIDDEN_BOUND)
+        _layer(h2, w3, b3, scores)
+        for column in range(rows):
+            best = 0
+            for i in range(1, len(scores)):
+                if scores[i, column] > scores[best, column]:
+                    best = i
+            fled[first + column] = best
 
 
 @njit(cache=True, nogil=True)
@@ -69,30 +105,16 @@ def _step(
 ) -> None:  # fmt: skip
     prey = bodies - 1
     force = np.zeros((bodies, 2))
-    seen = np.zeros(w1.shape[0], np.float32)
-    x, h1, h2, scores = np.zeros(w1.shape[0]), np.zeros(len(b1)), np.zeros(len(b2)), np.zeros(len(b3))
+    fled = np.zeros(len(states), np.int16)
+    if prey_moves:
+        _flee(states, running, fled, bodies, w1, b1, w2, b2, w3, b3)
     for row in range(len(states)):
         if not running[row]:
             continue
         state = states[row]
         for body in range(prey):
             push(force, body, actions[row, body], thrust[body])
-        fled = 0
-        if prey_moves:
-            look(state, prey, bodies, seen)
-            for i in range(len(x)):
-                x[i] = _snap(np.float64(seen[i]), -INPUT_BOUND, INPUT_BOUND)
-            _layer(x, w1, b1, h1)
-            for i in range(len(h1)):
-                h1[i] = _snap(h1[i], 0.0, HIDDEN_BOUND)
-            _layer(h1, w2, b2, h2)
-            for i in range(len(h2)):
-                h2[i] = _snap(h2[i], 0.0, HIDDEN_BOUND)
-            _layer(h2, w3, b3, scores)
-            for i in range(1, len(scores)):
-                if scores[i] > scores[fled]:
-                    fled = i
-        push(force, prey, fled, thrust[prey])
+        push(force, prey, fled[row], thrust[prey])
         move(state, force, bodies, limit, collides, size)
         over[row] = False
         for body in range(prey):

@@ -1,0 +1,140 @@
+"""Environment steps per CPU second of the twins' rules alone, beside JaxMARL's and VMAS's spread and tag.
+
+python -m benchmarks.simulators [--json] [--worlds 4096]
+
+No policy: random actions, the same number of worlds side by side, one core, all after a warm-up (compilation is not
+counted). JaxMARL and VMAS are measured where they are installed: pip install "epymarl-fairtest[bench]".
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+
+import gymnasium
+import numpy as np
+import torch
+
+from epymarl_fairtest.engine.twin import twin_of
+from epymarl_fairtest.tasks import task_for
+
+STEPS = 25
+KEYS = {"spread": "epymarl_fairtest:mpe-spread-v0", "tag": "epymarl_fairtest:mpe-tag-v0"}
+VMAS = {"spread": ("simple_spread", {}), "tag": ("simple_tag", {"num_adversaries": 3, "num_good_agents": 1})}
+JAXMARL = {"spread": "MPE_simple_spread_v3", "tag": "MPE_simple_tag_v3"}
+
+
+def ours(task: str, worlds: int) -> Callable[[], None]:
+    env = gymnasium.make(KEYS[task], disable_env_checker=True)
+    known = task_for(env)
+    kernel = twin_of(env, known, "env")
+    assert kernel is not None
+    size = env.observation_space[0].shape[0]  # type: ignore[index]
+    states, running = np.zeros((worlds, known.state_size)), np.ones(worlds, bool)
+    seen = np.zeros((worlds, known.n_agents, size), np.float32)
+    rewards, over = np.zeros((worlds, known.n_agents)), np.zeros(worlds, bool)
+    steps, seeds = np.zeros(worlds, np.int32), np.arange(worlds, dtype=np.int64)
+    actions = np.random.default_rng(0).integers(0, 5, (STEPS, worlds, known.n_agents)).astype(np.int16)
+
+    def play() -> None:
+        kernel.reset(seeds, states)
+        for step in range(STEPS):
+            kernel.observe(states, running, seen)
+            kernel.step(states, running, actions[step], rewards, over, steps)
+
+    return play
+
+
+def vmas(task: str, worlds: int) -> Callable[[], None]:
+    from vmas import make_env
+
+    name, settings = VMAS[task]
+    env: Any = make_env(name, num_envs=worlds, device="cpu", continuous_actions=False, seed=0, **settings)
+    drawn = torch.randint(0, 5, (STEPS, len(env.agents), worlds, 1), generator=torch.Generator().manual_seed(0))
+
+    def play() -> None:
+        env.reset()
+        for step in range(STEPS):
+            env.step(list(drawn[step]))
+
+    return play
+
+
+def jaxmarl(task: str, worlds: int) -> Callable[[], None]:
+    import jax
+    import jaxmarl as package
+
+    env: Any = package.make(JAXMARL[task])
+    names = env.agents
+    drawn = jax.random.randint(jax.random.PRNGKey(1), (STEPS, len(names), worlds), 0, 5)
+
+    @jax.jit
+    def episode(keys: Any) -> Any:
+        _, states = jax.vmap(env.reset)(keys)
+
+        def turn(states: Any, actions: Any) -> Any:
+            chosen = {name: actions[i] for i, name in enumerate(names)}
+            seen, states, rewards, _, _ = jax.vmap(env.step_env)(keys, states, chosen)
+            return states, (seen, rewards)
+
+        return jax.lax.scan(turn, states, drawn)
+
+    keys = jax.random.split(jax.random.PRNGKey(0), worlds)
+    return lambda: jax.block_until_ready(episode(keys))
+
+
+def steps_per_cpu_second(play: Callable[[], None], worlds: int, repeats: int = 5) -> float:
+    play()
+    best = 0.0
+    for _ in range(repeats):
+        start = time.process_time()
+        play()
+        best = max(best, worlds * STEPS / (time.process_time() - start))
+    return best
+
+
+def measure(task: str, worlds: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "task": task,
+        "worlds": worlds,
+        "twin_steps": steps_per_cpu_second(ours(task, worlds), worlds),
+    }
+    for name, make in (("vmas", vmas), ("jaxmarl", jaxmarl)):
+        try:
+            found = steps_per_cpu_second(make(task, worlds), worlds)
+        except ImportError:
+            row |= {f"{name}_steps": None, f"{name}_ratio": None}
+        else:
+            row |= {f"{name}_steps": found, f"{name}_ratio": row["twin_steps"] / found}
+    return row
+
+
+def show(row: dict[str, Any]) -> str:
+    told = f"{row['task']:<10}twin {row['twin_steps']:>12,.0f}"
+    for name in ("vmas", "jaxmarl"):
+        steps = row[f"{name}_steps"]
+        told += f"   {name} " + ("not installed" if steps is None else f"{steps:>10,.0f} ({row[f'{name}_ratio']:.0f}x)")
+    return told
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON row per task")
+    parser.add_argument("--worlds", type=int, default=4096)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if not args.json:
+        print(f"environment steps per CPU second, {args.worlds} worlds, one core, no policy")
+    for task in KEYS:
+        row = measure(task, args.worlds)
+        print(json.dumps(row) if args.json else show(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,377 @@
+"""A study: the same teams under every variant and every seed. Knows the grid, what it may hold, and its folder.
+
+Knows no backend and no table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from epymarl_fairtest import __version__
+from epymarl_fairtest.config import Settings, nearest, settings
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.experiment.cells import Cell, finished, load_team, read_json, set_aside
+from epymarl_fairtest.store.write import copy_atomically, write_json
+
+FORMAT = 1
+DEFAULTS = {"confirm": 100}  # per cell, out of thousands: the twins are proven in every cell, too
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A research question: its variants with the settings they change, and the one the others are compared with."""
+
+    title: str
+    reference: str
+    variants: Mapping[str, Mapping[str, Any]]
+    labels: Mapping[str, str]
+
+
+def _kinds() -> dict[str, Kind]:
+    ratios = {f"{ratio:.2f}": {"select_ratio": ratio} for ratio in (0.05, 0.10, 0.15, 0.20)}
+    # The paper compares the fitness functions in the plain search, without prioritisation.
+    alone: dict[str, dict[str, Any]] = {name: {"fitness": [name], "prioritise": False} for name in ("f1", "f2", "f3")}
+    fitness = {
+        "f0": {"fitness": [], "prioritise": False},
+        **alone,
+        "all": {"fitness": ["f1", "f2", "f3"], "prioritise": False},
+    }
+    return {
+        "rq1": Kind("RQ1: the methods", "fairtest", {}, METHODS),
+        "rq2": Kind("RQ2: the select ratio", "0.20", ratios, {name: f"{float(name):.0%}" for name in ratios}),
+        "rq3a": Kind("RQ3-a: the predictor's fairness features", "predictor", {"predictor": {}}, {}),
+        "rq3b": Kind(
+            "RQ3-b: the fitness functions", "all", fitness, {n: f"{n} only" for n in alone} | {"all": "f1+f2+f3"}
+        ),
+        "rq3c": Kind(
+            "RQ3-c: the prioritisation", "on", {"off": {"prioritise": False}, "on": {"prioritise": True}},
+            {"off": "Without prioritisation", "on": "With prioritisation"},
+        ),
+    }  # fmt: skip
+
+
+METHODS = {
+    "random": "Random", "gmt": "GMT", "mastest": "MASTest", "starla": "STARLA", "hill_climber": "Hill climber",
+    "start_surrogate": "Start surrogate", "fairtest": "FairTest",
+}  # fmt: skip
+"""As the paper writes them and in its order; a method that is not here is shown by its own name, before FairTest."""
+
+KINDS = _kinds()
+
+
+@dataclass(frozen=True)
+class Team:
+    """A policy folder, and what makes it the team it is."""
+
+    folder: Path
+    task: str
+    algorithm: str
+    identity: Mapping[str, Any]  # weights, environment, allocation, training pool
+
+
+@dataclass(frozen=True)
+class Study:
+    """The whole grid, checked."""
+
+    kind: str
+    root: Path
+    teams: Mapping[str, Team]
+    variants: Mapping[str, Mapping[str, Any]]
+    seeds: Sequence[int]
+    given: Mapping[str, Any]
+    command: str
+    keep_failures: bool = False
+
+    def settings(self, team: str, variant: str) -> Settings:
+        values = {"allocation": self.teams[team].identity["allocation"], **self.given, **self.variants[variant]}
+        if self.kind == "rq1":
+            values["options"] = _options(self.given.get("options", {}), variant)
+        return settings(values, **DEFAULTS)
+
+    def cells(self) -> list[Cell]:
+        """Seed by seed, so that an unfinished study can already be looked at."""
+        chosen = {(name, variant): self.settings(name, variant) for name in self.teams for variant in self.variants}
+        return [
+            Cell(
+                study=self.kind,
+                root=self.root,
+                policy=team.folder,
+                team=name,
+                variant=variant,
+                seed=seed,
+                settings=replace(chosen[name, variant], seed=seed).as_dict(),
+                digest=team.identity["policy_digest"],
+                command=self.command,
+                keep_failures=self.keep_failures,
+            )
+            for seed in self.seeds
+            for name, team in self.teams.items()
+            for variant in self.variants
+        ]
+
+    @cached_property
+    def common(self) -> Settings:
+        """What all cells share; variants, allocation and seed aside."""
+        return settings({name: value for name, value in self.given.items() if name != "options"}, **DEFAULTS)
+
+    def record(self) -> dict[str, Any]:
+        """study.json."""
+        varied = {name for changes in self.variants.values() for name in changes}
+        aside = {*varied, "allocation", "options", "seed", "out", "progress", "workers"}
+        common = {name: value for name, value in self.common.as_dict().items() if name not in aside}
+        return {
+            "format": FORMAT,
+            "fairtest": __version__,
+            "study": self.kind,
+            "settings": common | {"options": dict(self.given.get("options", {}))},
+            "policies": {name: dict(team.identity) for name, team in self.teams.items()},
+            "variants": list(self.variants),
+            "seeds": list(self.seeds),
+            "command": self.command,
+        }
+
+
+def _options(given: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """The options of one method out of METHOD.NAME=VALUE."""
+    split = {name: name.partition(".") for name in given}
+    return {split[name][2]: value for name, value in given.items() if split[name][0] == method and split[name][2]}
+
+
+# --- planning: everything that can be refused is refused here -----------------------------------------
+
+
+def plan_study(
+    kind: str,
+    policies: Sequence[Path],
+    seeds: Sequence[int],
+    given: Mapping[str, Any],
+    *,
+    root: Path,
+    command: str,
+    methods: Sequence[str] | None = None,
+    keep_failures: bool = False,
+) -> Study:
+    """The study, if every team can be loaded and every variant can be run on every team."""
+    _refuse_repeated("--seeds", seeds)
+    variants = _variants(kind, methods)
+    varied = {name for changes in variants.values() for name in changes} | {"method"}
+    for name in given:
+        if name in varied or name in ("seed", "out"):
+            remedy = {"seed": "use --seeds", "out": "use --out", "method": "use --methods (rq1)"}
+            raise FairTestError(f"--set {name}: {kind} sets it itself; {remedy.get(name, 'leave it out')}.")
+    if kind == "rq1":
+        for name in given.get("options", {}):
+            if name.partition(".")[0] not in variants or "." not in name:
+                raise FairTestError(
+                    f"--set options.{name}: a study of several methods needs to know whose option it is; write"
+                    f" options.METHOD.NAME=VALUE with one of the methods {', '.join(variants)}."
+                )
+    elif methods is not None:
+        raise FairTestError(f"--methods is for rq1; {kind} compares {', '.join(variants)}.")
+    teams = {name: _team(folder, given) for name, folder in _names(policies).items()}
+    study = Study(kind, root.resolve(), teams, variants, list(seeds), dict(given), command, keep_failures)
+    _check_cells(study)
+    return study
+
+
+def _variants(kind: str, methods: Sequence[str] | None) -> dict[str, Mapping[str, Any]]:
+    from epymarl_fairtest.strategies import STRATEGIES
+
+    if kind != "rq1":
+        return {name: {"method": "fairtest", **changes} for name, changes in KINDS[kind].variants.items()}
+    chosen = list(STRATEGIES) if methods is None else list(methods)
+    _refuse_repeated("--methods", chosen)
+    for name in chosen:
+        if name not in STRATEGIES:
+            raise FairTestError(
+                f"--methods {name}: there is no such method; known are: {', '.join(STRATEGIES)}."
+                + nearest(name, STRATEGIES)
+            )
+    order = [*(name for name in METHODS if name != "fairtest"), *sorted(set(chosen) - set(METHODS)), "fairtest"]
+    return {name: {"method": name} for name in order if name in chosen}
+
+
+def _refuse_repeated(option: str, values: Sequence[Any]) -> None:
+    repeated = [value for number, value in enumerate(values) if value in values[:number]]
+    if repeated:
+        raise FairTestError(f"{option}: {repeated[0]} is given twice; once is enough.")
+    if not values:
+        raise FairTestError(f"{option}: nothing is given; a study needs at least one.")
+
+
+def _names(policies: Sequence[Path]) -> dict[str, Path]:
+    """A short name for each folder: its own, with as much of its parents as tells it from the others.
+
+    FairTest saves teams to RUN/policy, which says nothing: such a folder is named after RUN.
+    """
+    folders = [Path(os.path.abspath(folder)) for folder in policies]
+    _refuse_repeated("--policies", [str(folder.resolve()) for folder in folders])
+
+    def name(folder: Path, length: int) -> str:
+        parts = folder.parts[1:-1] if folder.name == "policy" and len(folder.parts) > 2 else folder.parts[1:]
+        return re.sub(r"[^\w.+=-]+", "_", "-".join(parts[-length:])) or "team"
+
+    length, longest = 1, max(len(folder.parts) for folder in folders)
+    while len({name(folder, length) for folder in folders}) < len(folders) and length < longest:
+        length += 1
+    names = [name(folder, length) for folder in folders]
+    _refuse_repeated("--policies (as names)", names)
+    return dict(zip(names, folders, strict=True))
+
+
+def _team(folder: Path, given: Mapping[str, Any]) -> Team:
+    from epymarl_fairtest.host.checkpoint import load_record
+
+    record = load_record(folder)
+    allocation = given.get("allocation", record.allocation)
+    subject = load_team(folder, allocation)
+    described = {name: getattr(record, name) for name in ("key", "env_args", "time_limit", "algorithm")}
+    pool = {name: subject.origin[name] for name in ("policy_digest", "training_pool")}
+    identity = json.loads(json.dumps({"task": subject.task.name, "allocation": allocation, **described, **pool}))
+    return Team(folder, subject.task.name, record.algorithm, identity)
+
+
+def _check_cells(study: Study) -> None:
+    """Can every variant be run on every team? Said before anything is run."""
+    from epymarl_fairtest.run import check_method
+
+    if study.kind == "rq3a":
+        if study.common.theta == "auto":
+            raise FairTestError("theta=auto is for runs; find the number with fairtest calibrate and give it here.")
+        return
+    refused: dict[str, FairTestError] = {}
+    for name, team in study.teams.items():
+        for variant in study.variants:
+            chosen = study.settings(name, variant)
+            try:
+                check_method(chosen, load_team(team.folder, chosen.allocation).task)
+            except FairTestError as error:
+                refused.setdefault(variant, error)
+    if not refused:
+        return
+    remedy, fit = "", [variant for variant in study.variants if variant not in refused]
+    if study.kind == "rq1" and fit:
+        remedy = f" These methods can be run on all teams: --methods {' '.join(fit)}"
+    raise FairTestError(f"{next(iter(refused.values()))}{remedy}")
+
+
+# --- the folder of a study ----------------------------------------------------------------------------
+
+
+def open_folder(study: Study) -> None:
+    """Write study.json, or go on with the study that it describes: it may have grown, nothing else may differ."""
+    path, record = study.root / "study.json", study.record()
+    if path.is_file():
+        differences = _differences(read_json(path), record)
+        if differences:
+            raise FairTestError(
+                f"{str(study.root)!r} holds a study with other settings: {'; '.join(differences)}. Give the command"
+                " that made it (policies, methods and seeds may be added), or choose another folder (--out)."
+            )
+    elif study.root.exists() and (not study.root.is_dir() or any(study.root.iterdir())):
+        raise FairTestError(f"{str(study.root)!r} exists and is no study. Choose another folder (--out).")
+    try:
+        study.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FairTestError(f"The folder {str(study.root)!r} cannot be made: {error.strerror}.") from error
+    write_json(path, record)
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """What the study on disk and this one do not share, as sentences."""
+    found = []
+    for axis in ("policies", "variants", "seeds"):
+        lost = [str(value) for value in there.get(axis, ()) if value not in here[axis]]
+        if lost:
+            found.append(f"{axis}: {', '.join(lost)} there, not here")
+    here = json.loads(json.dumps(here))
+    policies = there.get("policies", {})
+    both = [name for name in policies if name in here["policies"]]
+    whole = ("format", "fairtest", "study", "settings")
+    left = {name: there.get(name) for name in whole} | {"policies": {name: policies[name] for name in both}}
+    right = {name: here[name] for name in whole} | {"policies": {name: here["policies"][name] for name in both}}
+    return found + [text for _, text in _sentences(left, right)]
+
+
+def _sentences(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Where two sets of names and values differ: the name, and what the user is told."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted({*there, *here}):
+            yield from _sentences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
+    elif there != here:
+        yield name, f"{name}: {there!r} there, {here!r} here"
+
+
+# --- baselines of another accounting ------------------------------------------------------------------
+
+SEARCH_ALONE = {
+    "rounds", "generations", "pool", "select_ratio", "offspring", "crossover_ratio", "predictor_episodes", "prioritise",
+    "fill", "fitness", "f3_temperature", "parents",
+}  # fmt: skip
+"""Settings of the search: the presets of the two accountings differ in them, and baselines do not read them,"""
+ALSO_READ = {"starla": {"f3_temperature"}}  # except these
+UNREAD = SEARCH_ALONE | {"accounting", "preset", "progress", "workers", "out"}
+
+
+def baselines_of(study: Study, other: Path, warn: Callable[[str], None]) -> list[tuple[Path, Cell]]:
+    """The finished cells that this study may take over, fairtest's aside; a run that is not the same is refused."""
+    if not (other / "study.json").is_file():
+        raise FairTestError(f"--baselines-from {str(other)!r} is no study: it holds no study.json.")
+    theirs, ours = read_json(other / "study.json").get("policies", {}), study.record()["policies"]
+    both = [name for name in theirs if name in ours]
+    differences = [text for name in both for _, text in _sentences(theirs[name], ours[name], name)]
+    if differences:
+        raise FairTestError(
+            f"--baselines-from {str(other)!r} has other teams under the same names: {'; '.join(differences)}."
+        )
+    wanted, refused = [], {}
+    for cell in study.cells():
+        source = other.resolve() / cell.path.relative_to(cell.root)
+        if cell.variant == "fairtest" or finished(cell) is not None or not (source / "summary.json").is_file():
+            continue
+        own = _refuse_unequal(cell, source)
+        if own:
+            refused[cell.variant] = own
+        else:
+            wanted.append((source, cell))
+    for variant, own in refused.items():
+        warn(f"--baselines-from: {variant} reads {'; '.join(own)}: its runs are not copied but run")
+    return wanted
+
+
+def copy_cell(source: Path, cell: Cell) -> None:
+    set_aside(cell)
+    cell.path.mkdir(parents=True)
+    write_json(cell.path / "manifest.json", read_json(source / "manifest.json") | {"copied_from": str(source)})
+    names = ["failures.csv", "journal.jsonl", *(["failures.npz"] if cell.keep_failures else []), "summary.json"]
+    for name in names:  # the summary last: it makes the cell finished
+        if (source / name).is_file():
+            copy_atomically(source / name, cell.path / name)
+
+
+def _refuse_unequal(cell: Cell, source: Path) -> list[str]:
+    """Refuse a run that is not the same; what differs in a setting of the search that this method reads, too."""
+    manifest, summary = read_json(source / "manifest.json"), read_json(source / "summary.json")
+    there, here = manifest.get("settings", {}), json.loads(json.dumps(dict(cell.settings)))
+    found = list(_sentences(there, here))
+    differences = [text for name, text in found if name.split(".")[0] not in UNREAD]
+    made = {"fairtest": __version__, "policy_digest": cell.digest}
+    differences += [text for _, text in _sentences({name: manifest.get(name) for name in made}, made)]
+    if summary.get("charged_strict") != summary.get("charged_paper"):
+        differences.append(
+            f"it was charged {summary.get('charged_strict')} episodes strictly and {summary.get('charged_paper')} as"
+            " the paper counts, so that it depends on the accounting"
+        )
+    if differences:
+        raise FairTestError(
+            f"--baselines-from: {str(source)!r} is not the same run as {cell}: {'; '.join(differences)}. Leave"
+            " --baselines-from out to run it here."
+        )
+    return [text for name, text in found if name in ALSO_READ.get(cell.variant, ())]

@@ -1,0 +1,1 @@
+"""Figures. The only package that plots; it knows numbers, not runs."""

@@ -1,0 +1,117 @@
+"""After the search: failures are replayed in the real environment, and those that differ do not count."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from epymarl_fairtest.confirm import agrees, replay
+from epymarl_fairtest.engine.lockstep import Lockstep
+from epymarl_fairtest.run import Subject, real_engine, summary_table
+from epymarl_fairtest.store.failures import load_failures
+from test_search import chosen, search, team
+
+
+class Moody:
+    """A world whose rewards change after a number of episodes, as a nondeterministic simulator's would."""
+
+    episodes = 0
+
+    def __init__(self, world: Any, after: int) -> None:
+        self._world, self._after = world, after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
+
+    def reset(self, seed: int) -> None:
+        Moody.episodes += 1
+        self._world.reset(seed)
+
+    def step(self, actions: Any) -> None:
+        self._world.step(actions)
+        if Moody.episodes > self._after:
+            self._world.reward = self._world.reward + np.array([1e-9, 0.0, 0.0])
+
+
+def moody(subject: Subject, after: int) -> Subject:
+    Moody.episodes = 0
+    return replace(subject, make_world=lambda: Moody(subject.make_world(), after))
+
+
+@pytest.mark.parametrize("engine", ["twin", "lockstep"])
+@pytest.mark.parametrize("task", ["spread", "tag", "foraging"])
+def test_failures_of_either_engine_agree_with_the_real_environment(task: str, engine: str, tmp_path: Path) -> None:
+    result = search(team(task), chosen(engine=engine), tmp_path / "run")
+    assert result.summary["failures"] == result.summary["confirmed_failures"] == len(result.failures["status"]) > 0
+    assert set(result.failures["status"].tolist()) == {"confirmed"}
+    assert {"seed", "mutation"} <= set(result.failures["operator"].tolist())
+
+
+@pytest.mark.parametrize("task", ["spread", "tag", "foraging"])
+def test_what_a_memory_needs_is_looked_at_again_and_is_what_was_seen(task: str, tmp_path: Path) -> None:
+    subject, given = team(task), chosen()
+    result = search(subject, given, tmp_path / "run")
+    _, mutants = next((why, e) for why, e in result.folder.batches if why == "mutant")
+    looked = real_engine(subject, given).seen(replace(mutants, obs=np.empty((*mutants.actions.shape, 0), np.float32)))
+    before = np.arange(mutants.limit)[None, :] < mutants.start_step[:, None]
+    assert before.any()
+    assert np.array_equal(looked.obs[before], mutants.obs[before])
+
+
+def test_a_failure_that_does_not_come_out_the_same_is_kept_marked_and_counted_apart(tmp_path: Path) -> None:
+    given = chosen(method="random", budget=100, theta=0.9)
+    sane = search(team(), given, tmp_path / "sane")
+    assert sane.summary["failures"] > 5
+    result = search(moody(team(), after=100), given, tmp_path / "moody")
+    found = len(result.failures["status"])
+    assert found == sane.summary["failures"]
+    assert set(result.failures["status"].tolist()) == {"unstable"}
+    assert (result.summary["failures"], result.summary["unstable_failures"]) == (0, found)
+    assert "unstable ones are not counted" in summary_table(result.summary, tmp_path)
+    with open(tmp_path / "moody" / "failures.csv", newline="") as file:
+        assert {row["status"] for row in csv.DictReader(file)} == {"unstable"}
+
+
+@pytest.mark.parametrize(("wanted", "replayed"), [(0, 0), (5, 5), ("all", None), (10_000, None)])
+def test_so_many_are_replayed_as_the_user_wants(wanted: int | str, replayed: int | None, tmp_path: Path) -> None:
+    result = search(team(), chosen(method="random", budget=100, theta=0.9, confirm=wanted), tmp_path / "run")
+    found = result.summary["failures"]
+    expected = found if replayed is None else replayed
+    status = result.failures["status"].tolist()
+    assert status.count("confirmed") == result.summary["confirmed_failures"] == expected < found + 1
+    assert status.count("unchecked") == found - expected
+    assert result.summary["ledger"].get("replay", {"episodes": 0})["episodes"] == expected
+
+
+def test_the_ones_that_are_replayed_are_drawn_at_random_from_the_seed(tmp_path: Path) -> None:
+    given = chosen(method="random", budget=200, theta=0.9, confirm=8)
+    drawn = [
+        np.flatnonzero(search(team(), given, tmp_path / str(n)).failures["status"] == "confirmed").tolist()
+        for n in range(2)
+    ]
+    assert drawn[0] == drawn[1]
+    assert drawn[0] != list(range(8))
+
+
+def test_replays_are_charged_to_nobody(tmp_path: Path) -> None:
+    given = {"method": "random", "budget": 100, "theta": 0.9}
+    without = search(team(), chosen(**given, confirm=0), tmp_path / "without").summary
+    replayed = search(team(), chosen(**given, confirm="all"), tmp_path / "with").summary
+    for name in ("executed_episodes", "executed_steps", "charged_strict", "charged_paper", "failures"):
+        assert without[name] == replayed[name]
+
+
+def test_one_different_bit_is_a_disagreement(tmp_path: Path) -> None:
+    subject, given = team(), chosen(method="random", budget=100, theta=0.9)
+    search(subject, given, tmp_path / "run")
+    failures = load_failures(tmp_path / "run" / "failures.npz")
+    real: Lockstep = real_engine(subject, given)
+    again = replay(failures, real, restorable=True)
+    assert agrees(failures, again).all()
+    again.rewards[2, 1, 0] = np.nextafter(again.rewards[2, 1, 0], 1)
+    assert np.flatnonzero(~agrees(failures, again)).tolist() == [2]

@@ -1,0 +1,183 @@
+"""Train a team with a host's controller, learner and replay buffer on episodes that the twin engine collects.
+
+A host's own loop plays one episode at a time; here the twin plays `--batch` at once, by the same rules, and the
+learner is asked `--updates` times per batch. What comes out is a policy folder like that of `fairtest=True`:
+weights, policy.yaml, learning curve and training pool.
+
+python tools/train_with_twin.py --algorithm qmix --env fairtest_lbf --steps 5000000 --out policies/lbf-qmix use_rnn=True
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from epymarl_fairtest.baselines.random import random_tests
+from epymarl_fairtest.engine.contract import Execution
+from epymarl_fairtest.engine.twin import Twin, twin_of
+from epymarl_fairtest.episode import Episodes
+from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
+from epymarl_fairtest.host.checkpoint import PolicyRecord, save_policy
+from epymarl_fairtest.host.policy import NetworkPolicy
+from epymarl_fairtest.pool import FILE, TrainingEpisode, TrainingPool
+from epymarl_fairtest.tasks import task_for
+
+
+class Collector:
+    """Episodes of the team as it is now, played by the twin."""
+
+    def __init__(self, training: Training, seed: int) -> None:
+        host, args = training.host, training.args
+        self._training = training
+        wrapper = host.environments[args.env](**host.environment_arguments(args))
+        self.task, self.obs_size = task_for(wrapper._env), int(wrapper.get_obs_size())
+        self.limit, self.available = int(wrapper.episode_limit), np.array(wrapper.get_avail_actions(), bool)
+        kernel = twin_of(wrapper._env, self.task, "env")
+        if kernel is None:
+            raise SystemExit(f"there is no twin of {args.env_args['key']}")
+        self._kernel, self._generator = kernel, np.random.default_rng(seed)
+
+    def episodes(self, count: int, epsilon: float) -> Episodes:
+        args, agent = self._training.args, self._training.mac.agent
+        policy = NetworkPolicy(
+            agent.state_dict(),
+            n_agents=args.n_agents,
+            n_actions=args.n_actions,
+            obs_size=self.obs_size,
+            recurrent=args.use_rnn,
+            obs_last_action=args.obs_last_action,
+            obs_agent_id=args.obs_agent_id,
+        )
+        how = Execution("epsilon_greedy", epsilon, 1.0, self.available)
+        twin = Twin(self._kernel, policy, how, limit=self.limit, state_size=self.task.state_size)
+        return twin.execute(random_tests(count, self.task.state_size, self._generator))
+
+
+def as_batch(training: Training, episodes: Episodes) -> Any:
+    """The episodes as the host's runner would have filled its batch. All end: nothing is looked up after the last."""
+    runner, count = training.runner, len(episodes)
+    new = runner.new_batch
+    batch = new.func(new.args[0], new.args[1], count, episodes.limit + 1, **new.keywords)
+    data = batch.data.transition_data
+    filled = np.arange(episodes.limit + 1)[None, :] <= episodes.length[:, None]
+    data["filled"][:, :, 0] = torch.from_numpy(filled.astype(np.int64))
+    data["obs"][:, :-1] = torch.from_numpy(episodes.obs)
+    data["state"][:, :-1] = torch.from_numpy(episodes.obs.reshape(count, episodes.limit, -1))
+    data["avail_actions"][:] = 1
+    actions = torch.from_numpy(np.maximum(episodes.actions, 0).astype(np.int64)).unsqueeze(-1)
+    batch.update({"actions": actions}, ts=slice(0, episodes.limit), mark_filled=False)
+    data["reward"][:, :-1, 0] = torch.from_numpy(episodes.rewards.sum(axis=-1)).float()
+    last = np.arange(episodes.limit)[None, :] == episodes.length[:, None] - 1
+    data["terminated"][:, :-1, 0] = torch.from_numpy(last.astype(np.uint8))
+    return batch
+
+
+def sample_into(pool: TrainingPool, episodes: Episodes) -> None:
+    first = pool.offered + 1
+    for position in pool.offer(len(episodes)):
+        row = position - first
+        steps = slice(0, episodes.length[row])
+        pool.add(
+            TrainingEpisode(
+                position, episodes.q[row, steps], episodes.actions[row, steps], episodes.rewards[row, steps]
+            )
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--algorithm", required=True)
+    parser.add_argument("--env", required=True, help="fairtest_mpe, fairtest_pp or fairtest_lbf")
+    parser.add_argument("--steps", type=int, required=True, help="environment steps")
+    parser.add_argument("--batch", type=int, default=32, help="episodes per collection")
+    parser.add_argument("--updates", type=int, default=8, help="learner updates per collection")
+    parser.add_argument("--pool", type=int, default=1000, help="training episodes kept")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--test-interval", type=int, default=50_000, help="environment steps")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("changes", nargs="*", metavar="NAME=VALUE", help="of the host's configuration")
+    given = parser.parse_args()
+    if given.out.exists():
+        raise SystemExit(f"{given.out} exists already")
+    torch.set_num_threads(1)
+    random.seed(given.seed)
+    np.random.seed(given.seed)
+    torch.manual_seed(given.seed)
+    host = load_host()
+    changes = {name: yaml.safe_load(value) for name, value in (text.split("=", 1) for text in given.changes)}
+    training = build_training(host, configuration(host, given.algorithm, given.env, {"seed": given.seed, **changes}))
+    args = training.args
+    collector, pool = Collector(training, given.seed), TrainingPool(given.pool, given.seed)
+    curve: list[tuple[int, float, float]] = []
+    steps = episodes_played = 0
+    began = time.process_time()
+    while True:
+        if steps >= len(curve) * given.test_interval or steps >= given.steps:
+            returns = collector.episodes(256, 0.0).rewards.sum(axis=(1, 2))
+            curve.append((steps, float(returns.mean()), float(returns.std())))
+            line = {"steps": steps, "test_return": curve[-1][1], "cpu_seconds": round(time.process_time() - began)}
+            print(json.dumps(line), flush=True)
+            save(given, args, training, collector, pool, curve)  # a stop loses at most one interval
+        if steps >= given.steps:
+            break
+        share = min(1.0, steps / args.epsilon_anneal_time)
+        epsilon = args.epsilon_start + share * (args.epsilon_finish - args.epsilon_start)
+        episodes = collector.episodes(given.batch, epsilon)
+        sample_into(pool, episodes)
+        training.buffer.insert_episode_batch(as_batch(training, episodes))
+        steps += int(episodes.length.sum())
+        episodes_played += given.batch
+        if training.buffer.can_sample(args.batch_size):
+            for _ in range(given.updates):
+                sample = training.buffer.sample(args.batch_size)
+                training.learner.train(sample[:, : sample.max_t_filled()], steps, episodes_played)
+
+
+def save(
+    given: argparse.Namespace, args: Any, training: Training, collector: Collector, pool: TrainingPool,
+    curve: list[tuple[int, float, float]],
+) -> None:  # fmt: skip
+    made_with = {
+        name: value
+        for name, value in args.env_args.items()
+        if name not in ("key", "time_limit", "seed", "render") and not (name == "pretrained_wrapper" and not value)
+    }
+    record = PolicyRecord(
+        algorithm=args.name,
+        key=args.env_args["key"],
+        time_limit=collector.limit,
+        n_agents=args.n_agents,
+        n_actions=args.n_actions,
+        obs_size=collector.obs_size,
+        hidden_dim=args.hidden_dim,
+        use_rnn=bool(args.use_rnn),
+        obs_last_action=bool(args.obs_last_action),
+        obs_agent_id=bool(args.obs_agent_id),
+        env_args=made_with,
+        host=f"{training.host.name} (learner and buffer; episodes collected with FairTest's twin engine)",
+        training_steps=curve[-1][0],
+        test_return=curve[-1][1],
+        command=shlex.join(["tools/train_with_twin.py", *sys.argv[1:]]),
+    )
+    save_policy(given.out, record, training.mac.agent.state_dict())
+    pool.save(given.out / FILE)
+    with open(given.out / "learning_curve.csv", "w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("training_steps", "test_return_mean", "test_return_std"))
+        writer.writerows((at, f"{mean:.4f}", f"{std:.4f}") for at, mean, std in curve)
+
+
+if __name__ == "__main__":
+    main()
