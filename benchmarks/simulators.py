@@ -2,8 +2,9 @@
 
 python -m benchmarks.simulators [--json] [--worlds 4096]
 
-No policy: random actions, the same number of worlds side by side, one core, all after a warm-up (compilation is not
-counted). JaxMARL and VMAS are measured where they are installed: pip install "epymarl-fairtest[bench]".
+No policy, and no network for the prey: random actions, the same number of worlds side by side, one core, all after a
+warm-up (compilation is not counted). JaxMARL and VMAS are measured where they are installed:
+pip install "epymarl-fairtest[bench]".
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from epymarl_fairtest.engine.twin import twin_of
 from epymarl_fairtest.tasks import task_for
 
 STEPS = 25
-KEYS = {"spread": "epymarl_fairtest:mpe-spread-v0", "tag": "epymarl_fairtest:mpe-tag-v0"}
+KEYS: dict[str, tuple[str, dict[str, Any]]] = {
+    "spread": ("epymarl_fairtest:mpe-spread-v0", {}),
+    "tag": ("epymarl_fairtest:mpe-tag-v0", {"prey": "still"}),  # theirs have no prey that thinks either
+}
 VMAS = {"spread": ("simple_spread", {}), "tag": ("simple_tag", {"num_adversaries": 3, "num_good_agents": 1})}
 JAXMARL = {"spread": "MPE_simple_spread_v3", "tag": "MPE_simple_tag_v3"}
 
 
 def ours(task: str, worlds: int) -> Callable[[], None]:
-    env = gymnasium.make(KEYS[task], disable_env_checker=True)
+    key, settings = KEYS[task]
+    env = gymnasium.make(key, disable_env_checker=True, **settings)
     known = task_for(env)
     kernel = twin_of(env, known, "env")
     assert kernel is not None

@@ -117,7 +117,10 @@ class Settings:
     temperature: float = setting(
         between(0, 1e6, open_low=True), "softmax temperature, in units of the Q range of that agent at that step"
     )
-    rounds: int = setting(whole(1), "rounds of the search, each with a candidate pool of its own (R)")
+    rounds: int = setting(
+        whole(1),
+        "rounds of the search, each with a pool of its own (R); more where that pool would exceed 7,500",
+    )
     generations: int = setting(whole(0), "generations per round (G)")
     pool: int | None = setting(whole(2, optional=True), "candidates per round; null: from the budget")
     select_ratio: float = setting(

@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import yaml
 
 from epymarl_fairtest import cli
 from epymarl_fairtest.campaign import Context, Method, Strategy
-from epymarl_fairtest.config import FIELDS, parse_assignment, parse_assignments, presets, settings
+from epymarl_fairtest.config import FIELDS, NoOptions, parse_assignment, parse_assignments, presets, settings
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.files import shipped
 from epymarl_fairtest.host.checkpoint import expected_shapes, load_record
@@ -34,6 +35,7 @@ from epymarl_fairtest.tasks import task_for
 ROOT = Path(__file__).resolve().parent.parent
 README, SETTINGS = ROOT / "README.md", ROOT / "docs" / "settings.md"
 ARCHITECTURE, METHOD = ROOT / "docs" / "architecture.md", ROOT / "docs" / "method.md"
+BASELINES = ROOT / "docs" / "baselines.md"
 PLAN = (ROOT / "docs" / "decisions" / "009-sizes-from-the-budget.md").read_text(encoding="utf-8")
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -106,7 +108,7 @@ def test_the_modules_in_the_architecture_exist() -> None:
     rows = re.findall(r"^\| (`[^|]+) \|", prose(ARCHITECTURE), re.MULTILINE)
     named = [name for row in rows for name in re.findall(r"`([\w/]+\.py)`", row)]
     assert len(named) > 30
-    missing = [name for name in named if not (ROOT / "epymarl_fairtest" / name).is_file()]
+    missing = [name for name in named if not any((ROOT / place / name).is_file() for place in ("epymarl_fairtest", ""))]
     assert not missing
 
 
@@ -224,8 +226,10 @@ def defaults() -> dict[str, Any]:
 
 
 def check_setting(given: dict[str, Any]) -> None:
+    options = {name.removeprefix("options."): given[name] for name in given if name.startswith("options.")}
+    flat = {name: given[name] for name in given if not name.startswith("options.")}
     try:
-        check_method(settings(given))
+        check_method(settings({**flat, **({"options": options} if options else {})}))
     except FairTestError as error:
         pytest.fail(str(error))
 
@@ -241,7 +245,7 @@ def as_sacred_reads(text: str) -> Any:
 def test_every_shown_setting_exists_and_has_an_allowed_value(page: Path) -> None:
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     for line in text.splitlines():  # what stands in one line may need each other, as index and theta do
-        found = re.findall(r"fairtest_args\.(\w+)=([^\s`)]+)", line)
+        found = re.findall(r"fairtest_args\.([\w.]+)=([^\s`)]+)", line)
         for group in without_repeats([(name, as_sacred_reads(value.rstrip(".,"))) for name, value in found]):
             check_setting(group)
     for line in prose(page).splitlines():  # the commands in blocks are checked as a whole
@@ -254,7 +258,7 @@ def without_repeats(pairs: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
     """The pairs as settings; a name that comes again begins new ones, so that none is overlooked."""
     group: dict[str, Any] = {}
     for name, value in pairs:
-        if (name, value) == ("NAME", "VALUE"):
+        if (name.removeprefix("options."), value) == ("NAME", "VALUE"):
             continue
         if name in group:
             yield group
@@ -307,6 +311,29 @@ def test_the_settings_page_has_an_example_for_both_hosts_and_for_run(name: str) 
     assert re.search(rf" fairtest_args\.{name}(\.\w+)?=", zoo)
     assert saved.startswith("fairtest run ")
     assert re.search(rf" --set {name}(\.\w+)?=| --{name} ", saved)
+
+
+def methods() -> dict[str, str]:
+    """The sections of the methods' page, by the name in brackets."""
+    parts = re.split(r"^## .+ \(`(\w+)`\)$", BASELINES.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_every_method_but_ours_has_a_section_and_a_row() -> None:
+    others = set(STRATEGIES) - {"fairtest"}
+    assert set(methods()) == others
+    told = re.findall(r"^\| `(\w+)` \| .+ \| ([^|]+) \| [^|]+ \|$", prose(BASELINES).split("\n## ")[0], re.MULTILINE)
+    assert {name for name, _ in told} == others
+    for name, needs in told:
+        assert set(re.findall(r"`(\w+)`", needs)) == set(STRATEGIES[name].needs), name
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "fairtest"])
+def test_a_methods_table_has_its_options_with_defaults_and_meanings(name: str) -> None:
+    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| (.+) \|$", methods()[name], re.MULTILINE)
+    options = fields(STRATEGIES[name].options)
+    assert bool(options) == (STRATEGIES[name].options is not NoOptions)
+    assert rows == [(option.name, as_written(option.default), option.metadata["doc"]) for option in options]
 
 
 def test_the_method_page_names_settings_that_exist_and_every_one_of_the_search() -> None:
@@ -387,9 +414,11 @@ def test_the_shown_policy_strategy_and_python_work_together(
     shapes = expected_shapes(load_record(folder), separate=False)
     torch.save({name: torch.zeros(shape) for name, shape in shapes.items()}, folder / "agent.th")
 
+    monkeypatch.setitem(STRATEGIES, "second_look", STRATEGIES["random"])  # what the page registers goes again
     shown: dict[str, Any] = {}
     for block in blocks(ARCHITECTURE, "python"):
         exec(compile(block, "docs/architecture.md", "exec"), shown)
+    assert STRATEGIES["second_look"] == Method(shown["second_look"])
     asked: list[np.ndarray] = []
 
     def listened_to(context: Context) -> Strategy:
@@ -413,7 +442,7 @@ def test_the_shown_policy_strategy_and_python_work_together(
         exec(compile(block, "README.md", "exec"), {})
     seed, index, *_ = capsys.readouterr().out.split()
     assert int(seed) in set(np.concatenate(asked))
-    assert float(index) == summary["jfi_quantiles"]["0"]
+    assert float(index) == summary["index_quantiles"]["0"]
 
 
 def told_keys() -> set[str]:
@@ -426,7 +455,8 @@ def test_the_shown_table_has_the_rows_of_a_real_one() -> None:
     (shown,) = (block for block in blocks(README, "text") if "unfair episodes" in block)
     summary: dict[str, Any] = dict.fromkeys(told_keys(), 1) | {
         "index": "jfi",
-        "jfi_quantiles": {"0": 0.5, "0.5": 0.5},
+        "index_quantiles": {"0": 0.5, "0.5": 0.5},
+        "phases": {"proof": 0.5, "execution": 0.5},
         "predictor": {"d": 0.5, "auc_full": 0.5, "auc_abstract": 0.5, "joint_states": 1},
     }
 

@@ -20,7 +20,9 @@ EDGES = {  # package or module -> what it may import of ours, itself aside
         "campaign", "config", "episode", "errors", "fairness", "predictor", "rng", "search", "tasks",
     },
     "campaign": {"config", "engine", "episode", "fairness", "ledger", "metrics", "pool", "rng", "tasks"},
-    "cli": {"__init__", "config", "demo", "errors", "experiment", "host", "ledger", "policies", "run", "store", "subject"},
+    "cli": {
+        "__init__", "config", "demo", "errors", "experiment", "host", "ledger", "policies", "run", "store", "subject",
+    },
     "confirm": {"engine", "episode"},
     "config": {"errors", "fairness", "files", "ledger"},
     "demo": {"errors", "host", "run"},
@@ -44,8 +46,8 @@ EDGES = {  # package or module -> what it may import of ours, itself aside
     "registration": set(),
     "rng": set(),
     "run": {
-        "__init__", "baselines", "campaign", "config", "confirm", "engine", "errors", "fairness", "ledger", "metrics", "pool",
-        "rng", "search", "store", "strategies", "tasks",
+        "__init__", "baselines", "campaign", "config", "confirm", "engine", "errors", "fairness", "ledger", "metrics",
+        "pool", "rng", "search", "store", "strategies", "tasks",
     },
     "search": {"baselines", "campaign", "config", "episode", "errors", "fairness", "predictor", "tasks"},
     "store": {"episode", "errors", "fairness"},

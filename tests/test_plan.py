@@ -133,9 +133,9 @@ def test_the_two_accountings_charge_what_they_say() -> None:
         ledger.charge(purpose, 10**at, 2 * 10**at)
         ledger.charge(purpose, 0, 0)
     worth = {purpose: 10**at for at, purpose in enumerate(PURPOSES)}
-    everything = sum(worth.values())
-    assert ledger.charged("strict") == everything - worth["re-execution"] == ledger.executed_episodes
-    assert ledger.executed_steps == 2 * (everything - worth["re-execution"])
+    executed = sum(worth.values()) - worth["re-execution"] - worth["proof"] - worth["replay"]
+    assert ledger.charged("strict") == executed == ledger.executed_episodes
+    assert ledger.executed_steps == 2 * executed
     assert ledger.charged("paper") == worth["execution"] + worth["re-execution"] + worth["mutant"]
     assert ledger.as_dict()["mutant"] == {"episodes": worth["mutant"], "steps": 2 * worth["mutant"]}
 
@@ -143,3 +143,18 @@ def test_the_two_accountings_charge_what_they_say() -> None:
 def test_an_unknown_purpose_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown purpose"):
         Ledger().charge("fun", 1, 1)
+
+
+@pytest.mark.parametrize("accounting", ["paper", "strict"])
+@pytest.mark.parametrize("times", [2, 10, 25])
+def test_a_larger_budget_buys_rounds_not_larger_pools(accounting: str, times: int) -> None:
+    budget = 100_000 * times
+    plan = plan_of(settings({"accounting": accounting, "budget": budget}))
+    assert 7000 <= plan.pool <= 7500
+    assert plan.rounds > 4 * times
+    assert 0.95 * budget <= plan.cost(accounting, plan.rounds) <= budget
+
+
+def test_a_pool_that_is_given_is_taken_whatever_its_size() -> None:
+    plan = plan_of(settings({"preset": "paper", "budget": 100_000, "pool": 20_000}))
+    assert (plan.pool, plan.rounds) == (20_000, 3)

@@ -10,10 +10,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from benchmarks.exact import measure
 from gymnasium.utils import seeding
 from support import AGENTS, KEYS, LIMITS, assert_identical, engine_of, environment, random_policy, record_of, some_tests
 
+from benchmarks.exact import measure
 from epymarl_fairtest.config import settings
 from epymarl_fairtest.engine.contract import CHUNK, Execution
 from epymarl_fairtest.engine.twin import Twin, prove, twin_of

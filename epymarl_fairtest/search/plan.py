@@ -13,6 +13,7 @@ from epymarl_fairtest.config import Settings
 from epymarl_fairtest.errors import FairTestError
 
 POOL_PER_OFFSPRING = 5
+LARGEST_POOL = 7500  # the paper's; one that is given may be larger
 SMALLEST = 8  # offspring per generation; below that it is no search
 
 
@@ -37,7 +38,7 @@ class Plan:
 
 
 def plan_of(settings: Settings) -> Plan:
-    s = settings
+    s = _with_more_rounds(settings)
     plan = _plan(s, s.offspring if s.offspring is not None else _affordable_offspring(s))
     if (s.offspring is None and plan.offspring < SMALLEST) or s.budget < plan.cost(s.accounting, 1):
         raise FairTestError(
@@ -48,6 +49,13 @@ def plan_of(settings: Settings) -> Plan:
     # A round that nothing is left for must not begin: its candidates are free of charge in paper accounting.
     paid = [r for r in range(1, s.rounds + 1) if plan.cost(s.accounting, r - 1) < s.budget]
     return replace(plan, rounds=len(paid))
+
+
+def _with_more_rounds(s: Settings) -> Settings:
+    """A large budget buys rounds, not larger pools than the paper's: memory and time per round stay what they are."""
+    while s.pool is None and s.offspring is None and _plan(s, _affordable_offspring(s)).pool > LARGEST_POOL:
+        s = replace(s, rounds=s.rounds + 1)
+    return s
 
 
 def _plan(s: Settings, offspring: int) -> Plan:

@@ -50,7 +50,9 @@ def scatter(seeds: NDArray[np.int64], states: Array, bodies: int, reach: float) 
 
 @njit(cache=True, nogil=True)
 def softplus(x: float) -> float:
-    """`numpy.logaddexp(0, x)`, branch by branch."""
+    """`numpy.logaddexp(0, x)`, branch by branch; below 2^-54 a number is its own log1p."""
+    if x < -38.0:
+        return math.exp(x)
     if x == 0.0:
         return math.log(2.0)
     if x < 0.0:

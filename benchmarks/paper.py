@@ -1,0 +1,141 @@
+"""A whole run at the paper's scale: CPU seconds, what they went into, memory, and the same episodes on EpisodeRunner.
+
+python -m benchmarks.paper [--json] [--tasks spread tag foraging] [--agents mlp64 gru128] [--growth]
+
+Each run is a process of its own (`fairtest run --preset paper`), on teams with random weights unless `--policies`
+names trained ones. The ratio compares with as many episodes on the host's EpisodeRunner with upstream's environments,
+measured here for a few. `--growth` runs one, two and ten times the paper's rounds instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import torch
+
+from benchmarks.engine import AGENTS, TASKS, per_cpu_second
+from benchmarks.stock import KEYS
+from epymarl_fairtest.host.build import build_training, configuration, load_host
+from epymarl_fairtest.host.checkpoint import PolicyRecord, load_record, save_policy
+from epymarl_fairtest.tasks import task_for
+
+
+def runner_speed(task: str, agent: str) -> float:
+    """Episodes per CPU second of the host's EpisodeRunner on upstream's environment."""
+    host = load_host()
+    changes = {**AGENTS[agent], "epsilon_start": 0.05, "epsilon_finish": 0.05, "env_args": {"key": KEYS[task]}}
+    training = build_training(host, configuration(host, "iql", TASKS[task], changes))
+    training.runner.run(test_mode=False)
+    return per_cpu_second(lambda: [training.runner.run(test_mode=False) for _ in range(20)], 20)
+
+
+def random_team(folder: Path, task: str, agent: str) -> Path:
+    """A saved team with random weights: what it does is irrelevant, what it costs is not."""
+    host = load_host()
+    torch.manual_seed(0)
+    training = build_training(host, configuration(host, "iql", TASKS[task], AGENTS[agent]))
+    args = training.args
+    env = gymnasium.make(args.env_args["key"], disable_env_checker=True)
+    record = PolicyRecord(
+        algorithm="iql",
+        key=args.env_args["key"],
+        time_limit=args.env_args["time_limit"],
+        n_agents=task_for(env).n_agents,
+        n_actions=args.n_actions,
+        obs_size=args.unit_dim,
+        hidden_dim=args.hidden_dim,
+        use_rnn=args.use_rnn,
+        obs_last_action=args.obs_last_action,
+        obs_agent_id=args.obs_agent_id,
+    )
+    save_policy(folder, record, training.mac.agent.state_dict())
+    return folder
+
+
+CHILD = "import resource, sys; from epymarl_fairtest.cli import main; code = main(sys.argv[1:]); " + (
+    "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
+)
+
+
+def paper_run(policy: Path, times: int = 1) -> dict[str, Any]:
+    """The summary of `times` the paper's rounds, with the memory and CPU time of its process."""
+    with tempfile.TemporaryDirectory() as out:
+        sizes = ["--budget", str(18_000 * times), "--set", f"rounds={3 * times}"]
+        words = ["run", "--policy", str(policy), "--preset", "paper", *sizes, "--out", f"{out}/run", "--json"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", CHILD, *words], capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        **json.loads(done.stdout),
+        "process_cpu_seconds": spent,
+        "memory_mib": int(done.stderr.split()[-1]) / 1024,
+    }
+
+
+def cases(given: argparse.Namespace, folder: Path) -> list[tuple[str, str, Path]]:
+    if given.policies:
+        records = [(policy, load_record(policy)) for policy in given.policies]
+        names = {"epymarl_fairtest:mpe-spread-v0": "spread", "epymarl_fairtest:mpe-tag-v0": "tag"}
+        return [
+            (names.get(record.key, "foraging"), "gru128" if record.use_rnn else "mlp64", policy)
+            for policy, record in records
+        ]
+    pairs = [(task, agent) for task in given.tasks for agent in given.agents]
+    return [(task, agent, random_team(folder / f"{task}-{agent}", task, agent)) for task, agent in pairs]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON row per run")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
+    parser.add_argument("--policies", nargs="+", type=Path, help="trained teams instead of random weights")
+    parser.add_argument("--growth", action="store_true", help="1, 2 and 10 times the paper's rounds")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as folder:
+        for task, agent, policy in cases(given, Path(folder)):
+            for times in (1, 2, 10) if given.growth else (1,):
+                summary = paper_run(policy, times)
+                episodes = summary["executed_episodes"]
+                row = {
+                    "task": task,
+                    "agent": agent,
+                    "times": times,
+                    "episodes": episodes,
+                    "failures": summary["failures"],
+                    "cpu_seconds": summary["process_cpu_seconds"],
+                    "memory_mib": summary["memory_mib"],
+                    "ratio": None
+                    if given.growth
+                    else episodes / runner_speed(task, agent) / summary["process_cpu_seconds"],
+                    "phases": summary["phases"],
+                }
+                print(json.dumps(row) if given.json else show(row), flush=True)
+
+
+def show(row: dict[str, Any]) -> str:
+    parts = sorted(row["phases"].items(), key=lambda item: -item[1])
+    shares = ", ".join(f"{name} {seconds / row['cpu_seconds']:.0%}" for name, seconds in parts)
+    ratio = "" if row["ratio"] is None else f", EpisodeRunner {row['ratio']:.0f}x"
+    return (
+        f"{row['task']:<10}{row['agent']:<8}{row['times']:>3} x {row['episodes']:>8} episodes"
+        f" {row['cpu_seconds']:>7.1f} CPU s {row['memory_mib']:>6.0f} MiB{ratio}\n{'':<10}{shares}"
+    )
+
+
+if __name__ == "__main__":
+    main()
