@@ -3,7 +3,8 @@
 python -m benchmarks.engine [--json] [--tasks spread tag foraging] [--agents mlp64 gru128]
 
 `runner` is the host's EpisodeRunner on the environments as upstream publishes them, which is what it costs without
-FairTest; `runner_lean` the same on FairTest's own environments, which play by the same rules in half the time.
+FairTest; `runner_lean` the same on FairTest's own environments, which play by the same rules in half the time. Without
+--json the environment steps per second of benchmarks.simulators follow.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks import simulators
 from benchmarks.stock import KEYS
 from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.engine.contract import Execution
@@ -121,6 +123,10 @@ def main() -> None:
                     f" ({row['twin_ratio_lean']:.0f}x)   {row['host']}",
                     flush=True,
                 )
+
+    if not args.json:
+        print()
+        simulators.table()
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import torch
 from epymarl_fairtest.engine.twin import twin_of
 from epymarl_fairtest.tasks import task_for
 
-STEPS = 25
+STEPS, WORLDS = 25, 4096
 KEYS: dict[str, tuple[str, dict[str, Any]]] = {
     "spread": ("epymarl_fairtest:mpe-spread-v0", {}),
     "tag": ("epymarl_fairtest:mpe-tag-v0", {"prey": "still"}),  # theirs have no prey that thinks either
@@ -128,17 +128,23 @@ def show(row: dict[str, Any]) -> str:
     return told
 
 
+def table(worlds: int = WORLDS) -> None:
+    print(f"environment steps per CPU second, {worlds} worlds, one core, no policy")
+    for task in KEYS:
+        print(show(measure(task, worlds)), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON row per task")
-    parser.add_argument("--worlds", type=int, default=4096)
+    parser.add_argument("--worlds", type=int, default=WORLDS)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    if not args.json:
-        print(f"environment steps per CPU second, {args.worlds} worlds, one core, no policy")
-    for task in KEYS:
-        row = measure(task, args.worlds)
-        print(json.dumps(row) if args.json else show(row), flush=True)
+    if args.json:
+        for task in KEYS:
+            print(json.dumps(measure(task, args.worlds)), flush=True)
+    else:
+        table(args.worlds)
 
 
 if __name__ == "__main__":

@@ -142,6 +142,7 @@ def make_engine(
     threads = settings.workers if subject.policy.thread_safe else 1
     twin = Twin(kernel, subject.policy, real.how, limit=real.limit, state_size=real.state_size, threads=threads)
     if settings.engine == "auto":
+        twin.execute(random_tests(1, real.state_size, rng.named(0, "compiling")))
         with clock.phase("proof"):
             proven = prove(twin, real, subject.task.state_size)
         if not proven:

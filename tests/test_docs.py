@@ -258,7 +258,7 @@ def without_repeats(pairs: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
     """The pairs as settings; a name that comes again begins new ones, so that none is overlooked."""
     group: dict[str, Any] = {}
     for name, value in pairs:
-        if (name.removeprefix("options."), value) == ("NAME", "VALUE"):
+        if name.rpartition(".")[2] == "NAME" and value == "VALUE":
             continue
         if name in group:
             yield group

@@ -74,7 +74,9 @@ class Search:
 def searched(task: str, agent: str = "mlp") -> Search:
     """A few iterations with a team that explores a lot."""
     known = task_for(environment(task))
-    context = context_of(known, engine_of(task)._policy.n_actions, theta=0.99, batch=12, seeds=6, critical=150)
+    context = context_of(
+        known, engine_of(task)._policy.n_actions, theta=0.99, batch=12, seeds=6, critical=150, overrides=None
+    )
     search = Search(context, engine_of(task, agent))
     for _ in range(4):
         search.iterate()
@@ -587,5 +589,5 @@ def test_options_are_checked(given: dict[str, Any]) -> None:
         options_of(MASTestOptions, given, "mastest")
 
 
-def test_the_defaults_are_those_of_the_released_code_but_for_the_batch() -> None:
-    assert options_of(MASTestOptions, {}, "mastest") == MASTestOptions(10, 10, None, 64)
+def test_the_defaults_are_those_of_the_released_code_but_for_the_batch_and_the_few_overrides() -> None:
+    assert options_of(MASTestOptions, {}, "mastest") == MASTestOptions(10, 10, 10, 64)

@@ -25,7 +25,9 @@ SUMMARY_KEYS = {
     "charged_paper", "evaluated", "failures", "unique_failures", "distinct_failures", "roots", "undefined", "coverage",
     "jfi_quantiles", "wall_seconds", "cpu_seconds", "engine", "predictor", "ledger",
 }  # fmt: skip
-FURTHER_KEYS = {"index", "suffix_failures", "notes"}
+FURTHER_KEYS = {
+    "index", "index_quantiles", "suffix_failures", "confirmed_failures", "unstable_failures", "phases", "notes",
+}  # fmt: skip
 PREDICTOR_KEYS = {"auc_abstract", "auc_full", "d", "joint_states"}
 FILES = {
     "manifest.json", "summary.json", "failures.npz", "failures.csv", "journal.jsonl", "policy/agent.th",
@@ -81,6 +83,7 @@ def check_run_folder(run: Path, files: set[str]) -> dict[str, Any]:
     with open(run / "failures.csv", newline="") as file:
         assert len(list(csv.reader(file))) - 1 == summary["failures"]
     assert all(len(column) == summary["failures"] for column in failures.values())
+    assert (summary["confirmed_failures"], summary["unstable_failures"]) == (summary["failures"], 0)
     if failures:
         assert (failures["jfi"] <= summary["theta"]).all()
     lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]

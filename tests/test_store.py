@@ -218,7 +218,7 @@ def saved_failures(run: Path, number: int) -> int:
     if not part.exists():
         return 0
     with np.load(part, allow_pickle=False) as file:
-        assert set(file.files) == COLUMNS
+        assert set(file.files) == COLUMNS - {"status"}  # a part is written before anything is replayed
         return len(file["id"])
 
 

@@ -72,10 +72,11 @@ def move(state: Array, force: Array, bodies: int, limit: Array, collides: NDArra
                 continue
             at = 4 * b if b < bodies else 4 * bodies + 2 * (b - bodies)
             dx, dy = state[4 * a] - state[at], state[4 * a + 1] - state[at + 1]
-            distance = math.sqrt(dx * dx + dy * dy)
-            depth = -(distance - (size[a] + size[b])) / CONTACT_MARGIN
-            if depth < -750.0:
+            square, reach = dx * dx + dy * dy, size[a] + size[b] + 751.0 * CONTACT_MARGIN
+            if square > reach * reach:
                 continue  # exp underflows: the force is zero, and adding zero changes nothing
+            distance = math.sqrt(square)
+            depth = -(distance - (size[a] + size[b])) / CONTACT_MARGIN
             penetration = softplus(depth) * CONTACT_MARGIN
             fx = CONTACT_FORCE * dx / distance * penetration
             fy = CONTACT_FORCE * dy / distance * penetration
