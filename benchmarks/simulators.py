@@ -124,7 +124,7 @@ def show(row: dict[str, Any]) -> str:
     told = f"{row['task']:<10}twin {row['twin_steps']:>12,.0f}"
     for name in ("vmas", "jaxmarl"):
         steps = row[f"{name}_steps"]
-        told += f"   {name} " + ("not installed" if steps is None else f"{steps:>10,.0f} ({row[f'{name}_ratio']:.0f}x)")
+        told += f"   {name} " + ("not installed" if steps is None else f"{steps:>10,.0f} ({row[f'{name}_ratio']:.1f}x)")
     return told
 
 

@@ -8,9 +8,18 @@ from typing import Any
 import pytest
 import yaml
 
-from epymarl_fairtest.config import FIELDS, Settings, nearest, parse_assignment, presets, settings
+from epymarl_fairtest.config import (
+    FIELDS,
+    Settings,
+    nearest,
+    parse_assignment,
+    parse_assignments,
+    presets,
+    settings,
+)
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.files import shipped
+from epymarl_fairtest.run import check_method
 
 CONFIG = shipped("config")
 
@@ -162,6 +171,8 @@ WRONG: dict[str, list[Any]] = {
     "method": ["", None, 3],
     "allocation": ["", None],
     "engine": ["fast", None],
+    "confirm": [-1, 1.5, "some", None, True, NAN],
+    "options": [None, 3, "cycle=5", ["cycle"]],
 }
 RIGHT: dict[str, list[Any]] = {
     "theta": [None, 1, 1.0, 1e-9, 0.8],
@@ -174,6 +185,8 @@ RIGHT: dict[str, list[Any]] = {
     "distinct_distance": [None, 0, 0.5],
     "progress": [True, False],
     "out": [None, "run"],
+    "confirm": [0, 1000, "all"],
+    "options": [{}, {"cycle": 5}],
 }
 
 
@@ -226,3 +239,25 @@ def test_settings_survive_the_way_to_the_manifest_and_back() -> None:
     again = settings(yaml.safe_load(yaml.safe_dump(chosen.as_dict())))
     assert again == chosen
     assert isinstance(again, Settings)
+
+
+# --- a method's own options ---------------------------------------------------------------------------
+
+
+def test_options_are_given_with_a_dot() -> None:
+    given = parse_assignments(["budget=5", "options.cycle=25", "options.warmup=100"])
+    assert given == {"budget": 5, "options": {"cycle": 25, "warmup": 100}}
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "told"),
+    [
+        ("gmt", {"cycles": 5}, "Did you mean cycle?"),
+        ("gmt", {"cycle": 0}, "fairtest_args.options.cycle=0 is not allowed"),
+        ("random", {"cycle": 5}, "is not an option of method 'random'. It has none."),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_runs(method: str, options: dict[str, Any], told: str) -> None:
+    with pytest.raises(FairTestError) as caught:
+        check_method(settings({"method": method, "options": options}))
+    assert told in str(caught.value)
