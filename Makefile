@@ -41,9 +41,9 @@ $(VENV)/.demo: $(VENV)/bin/python $(SETUP)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo $(SETUP)
-	$(PIP) -e ".[pymarlzoo,test]"
+	$(PIP) -e ".[pymarlzoo,test,dask,ray]"
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test $(SETUP)
-	$(PIP) -e ".[pymarlzoo,test,check]"
+	$(PIP) -e ".[pymarlzoo,test,dask,ray,check]"
 	@touch $@

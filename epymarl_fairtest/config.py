@@ -6,6 +6,7 @@ A setting is wrong before training starts or never: `settings()` checks every va
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
@@ -151,8 +152,10 @@ class Settings:
     d: float | None = setting(
         between(0, 1e12, open_low=True, optional=True), "abstraction level; null: by out-of-bag AUC"
     )
-    workers: int = setting(
-        whole(1), "threads of the twin engine and of the predictor's forest; results do not depend on it"
+    workers: int | None = setting(
+        whole(1, optional=True),
+        "threads of the twin engine and of the predictor's forest; null: two where two cores are free. Results do not"
+        " depend on it",
     )
     engine: str = setting(
         one_of("auto", "twin", "lockstep"),
@@ -186,11 +189,24 @@ class Settings:
         return self.calibration_episodes or max(20, min(1000, self.budget // 5))
 
     @property
+    def threads(self) -> int:
+        return self.workers or free_cores()
+
+    @property
     def objectives(self) -> tuple[str, ...]:
         return _objectives(self.fitness) or ()
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def free_cores(most: int = 2) -> int:
+    """How many of this process's cores nobody uses, by the load of the last minute; at least one, at most `most`."""
+    try:
+        idle = len(os.sched_getaffinity(0)) - os.getloadavg()[0]
+    except (AttributeError, OSError):  # not on every system
+        return 1
+    return max(1, min(most, round(idle)))
 
 
 FIELDS = {f.name: f for f in fields(Settings)}

@@ -139,7 +139,7 @@ def make_engine(
                 " (nearest_landmark), mpe-tag-v0 (prey_distance, prey fairtest or still) and foraging with full sight."
             )
         return real
-    threads = settings.workers if subject.policy.thread_safe else 1
+    threads = settings.threads if subject.policy.thread_safe else 1
     twin = Twin(kernel, subject.policy, real.how, limit=real.limit, state_size=real.state_size, threads=threads)
     if settings.engine == "auto":
         twin.execute(random_tests(1, real.state_size, rng.named(0, "compiling")))

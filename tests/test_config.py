@@ -261,3 +261,18 @@ def test_a_wrong_option_is_refused_before_anything_runs(method: str, options: di
     with pytest.raises(FairTestError) as caught:
         check_method(settings({"method": method, "options": options}))
     assert told in str(caught.value)
+
+
+# --- threads ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cores", "load", "threads"), [(2, 0.2, 2), (2, 0.9, 1), (2, 9.0, 1), (1, 0.0, 1), (64, 3.0, 2)]
+)
+def test_two_threads_are_used_where_two_cores_are_free(
+    cores: int, load: float, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(cores)))
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    assert settings({}).threads == threads
+    assert settings({"workers": 3}).threads == 3

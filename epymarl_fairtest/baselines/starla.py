@@ -176,7 +176,7 @@ class Objectives:
         blind = replace(traces, received=np.zeros_like(traces.received))
         with context.clock.phase("predictor"):
             self._predictor = fit_predictor(
-                blind, fair, buckets=2, seed=context.seed, d=settings.d, workers=settings.workers
+                blind, fair, buckets=2, seed=context.seed, d=settings.d, workers=settings.threads
             )
         self.d = self._predictor.abstraction.d
         scaled = settings.f3_temperature == "scaled"

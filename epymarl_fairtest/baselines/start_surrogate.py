@@ -69,7 +69,7 @@ def fitted(starts: NDArray[np.float64], index: NDArray[np.float64], context: Con
         min_samples_leaf=5,
         max_features="sqrt",
         random_state=int(context.generator("forest", len(starts)).integers(2**31)),
-        n_jobs=context.settings.workers,
+        n_jobs=context.settings.threads,
     )
     with context.clock.phase("predictor"):
         forest.fit(starts, index)

@@ -70,7 +70,7 @@ def predictor_report(
             f"Of {len(fair)} labelled episodes {unfair} are unfair; five of each kind are needed to cross-validate."
             " Execute more (--episodes) or choose another threshold (--set theta=…)."
         )
-    predictor = fit_predictor(traces, fair, buckets=settings.buckets, seed=seed, d=settings.d, workers=settings.workers)
+    predictor = fit_predictor(traces, fair, buckets=settings.buckets, seed=seed, d=settings.d, workers=settings.threads)
     by_f3 = np.argsort(decision_certainty(executed, scaled_temperature(executed)), kind="stable")
     executed_unfair = INDICES[settings.index](executed.received) <= theta
     assert predictor.auc_abstract is not None

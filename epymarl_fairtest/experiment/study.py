@@ -21,7 +21,10 @@ from epymarl_fairtest.experiment.cells import Cell, finished, load_team, read_js
 from epymarl_fairtest.store.write import copy_atomically, write_json
 
 FORMAT = 1
-DEFAULTS = {"confirm": 100}  # per cell, out of thousands: the twins are proven in every cell, too
+DEFAULTS = {
+    "confirm": 100,  # per cell, out of thousands: the twins are proven in every cell, too
+    "workers": 1,  # the cells themselves run side by side
+}
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def train_predictor(context: Context, plan: Plan) -> Generator[Request, Episodes
     fair = ~(context.index(traces.received) <= context.theta)  # undefined episodes are no failures
     with context.clock.phase("predictor"):
         predictor = fit_predictor(
-            traces, fair, buckets=settings.buckets, seed=context.seed, d=settings.d, workers=settings.workers
+            traces, fair, buckets=settings.buckets, seed=context.seed, d=settings.d, workers=settings.threads
         )
     context.note("predictor", predictor.summary() | {"episodes": len(traces), "unfair": int((~fair).sum())})
     if predictor.forest is None:
