@@ -26,7 +26,8 @@ from epymarl_fairtest.engine.lockstep import Lockstep
 from epymarl_fairtest.engine.twin import Twin, twin_of
 from epymarl_fairtest.episode import Tests
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
-from epymarl_fairtest.host.policy import ControllerPolicy, NetworkPolicy
+from epymarl_fairtest.host.checkpoint import rebuild, record_of_training
+from epymarl_fairtest.host.policy import ControllerPolicy
 from epymarl_fairtest.host.tap import HostWorld
 from epymarl_fairtest.tasks import task_for
 
@@ -57,15 +58,8 @@ def engines_of(training: Training, epsilon: float = 0.05) -> tuple[Lockstep, Twi
     size = {"limit": int(wrapper.episode_limit), "state_size": task.state_size}
     live = ControllerPolicy(training.mac, training.runner.new_batch, args, obs_size)
     lockstep = Lockstep(lambda: HostWorld(make(), task, host, "env"), live, how, **size)
-    rebuilt = NetworkPolicy(
-        training.mac.agent.state_dict(),
-        n_agents=args.n_agents,
-        n_actions=args.n_actions,
-        obs_size=obs_size,
-        recurrent=args.use_rnn,
-        obs_last_action=args.obs_last_action,
-        obs_agent_id=args.obs_agent_id,
-    )
+    sizes = {"n_agents": args.n_agents, "n_actions": args.n_actions, "obs_size": obs_size}
+    rebuilt = rebuild(training.mac.agent.state_dict(), record_of_training(args, time_limit=size["limit"], **sizes))
     kernel = twin_of(wrapper._env, task, "env")
     assert kernel is not None
     return lockstep, Twin(kernel, rebuilt, how, **size)

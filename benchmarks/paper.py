@@ -19,14 +19,12 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import torch
 
 from benchmarks.engine import AGENTS, TASKS, per_cpu_second
 from benchmarks.stock import KEYS
 from epymarl_fairtest.host.build import build_training, configuration, load_host
-from epymarl_fairtest.host.checkpoint import PolicyRecord, load_record, save_policy
-from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.host.checkpoint import load_record, record_of_training, save_policy
 
 
 def runner_speed(task: str, agent: str) -> float:
@@ -44,19 +42,8 @@ def random_team(folder: Path, task: str, agent: str) -> Path:
     torch.manual_seed(0)
     training = build_training(host, configuration(host, "iql", TASKS[task], AGENTS[agent]))
     args = training.args
-    env = gymnasium.make(args.env_args["key"], disable_env_checker=True)
-    record = PolicyRecord(
-        algorithm="iql",
-        key=args.env_args["key"],
-        time_limit=args.env_args["time_limit"],
-        n_agents=task_for(env).n_agents,
-        n_actions=args.n_actions,
-        obs_size=args.unit_dim,
-        hidden_dim=args.hidden_dim,
-        use_rnn=args.use_rnn,
-        obs_last_action=args.obs_last_action,
-        obs_agent_id=args.obs_agent_id,
-    )
+    sizes = {"n_agents": args.n_agents, "n_actions": args.n_actions, "obs_size": args.unit_dim}
+    record = record_of_training(args, time_limit=args.env_args["time_limit"], **sizes)
     save_policy(folder, record, training.mac.agent.state_dict())
     return folder
 

@@ -29,9 +29,10 @@ from epymarl_fairtest.engine.lockstep import Lockstep
 from epymarl_fairtest.engine.world import BareWorld
 from epymarl_fairtest.episode import Episodes
 from epymarl_fairtest.host.build import load_host
-from epymarl_fairtest.host.checkpoint import PolicyRecord, expected_shapes, save_policy
+from epymarl_fairtest.host.checkpoint import PolicyRecord, expected_shapes, rebuild, save_policy
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.policy import NetworkPolicy
+from epymarl_fairtest.pool import TrainingEpisode
 from epymarl_fairtest.tasks import resolve_allocation, task_for
 
 NO_CHECKOUT = "no EPyMARL checkout known: set EPYMARL_HOME or run fairtest install CHECKOUT"
@@ -429,15 +430,21 @@ def random_weights(record: PolicyRecord, seed: int = 0, *, separate: bool = Fals
 
 
 def random_policy(record: PolicyRecord, seed: int = 0) -> NetworkPolicy:
-    return NetworkPolicy(
-        random_weights(record, seed),
-        n_agents=record.n_agents,
-        n_actions=record.n_actions,
-        obs_size=record.obs_size,
-        recurrent=record.use_rnn,
-        obs_last_action=record.obs_last_action,
-        obs_agent_id=record.obs_agent_id,
-    )
+    return rebuild(random_weights(record, seed), record)
+
+
+def training_pool() -> list[TrainingEpisode]:
+    """Forty training episodes of three agents; in every other one the third receives more."""
+    generator = np.random.default_rng(0)
+    return [
+        TrainingEpisode(
+            i + 1,
+            generator.normal(size=(8, 3, 5)).astype(np.float32),
+            np.zeros((8, 3), np.int16),
+            -generator.random((8, 3)) * [1, 1, 3 if i % 2 else 1],
+        )
+        for i in range(40)
+    ]
 
 
 def policy_folder(folder: Path, task: str = "spread", agent: str = "mlp", **changes: Any) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden.regenerate import SUMMARY, golden_run
-from support import TESTS, policy_folder
+from support import TESTS, policy_folder, training_pool
 from test_operators import Drift, Wanderers
 
 from epymarl_fairtest.config import Settings, settings
@@ -535,19 +535,7 @@ def test_a_greedy_team_confirms_no_splices(changes: dict[str, Any], tmp_path: Pa
 
 
 def test_a_training_pool_teaches_the_predictor(tmp_path: Path) -> None:
-    from epymarl_fairtest.pool import TrainingEpisode
-
-    generator = np.random.default_rng(0)
-    pool = [
-        TrainingEpisode(
-            i + 1,
-            generator.normal(size=(8, 3, 5)).astype(np.float32),
-            np.zeros((8, 3), np.int16),
-            -generator.random((8, 3)) * [1, 1, 3 if i % 2 else 1],
-        )
-        for i in range(40)
-    ]
-    result = search(replace(team(), pool=pool), chosen(), tmp_path / "run")
+    result = search(replace(team(), pool=training_pool()), chosen(), tmp_path / "run")
     predictor = result.summary["predictor"]
     assert predictor["episodes"] == 40 + result.summary["ledger"]["predictor"]["episodes"]
     assert predictor["auc_full"] is not None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support import KEYS, TESTS, engine_of, some_tests
+from support import KEYS, TESTS, engine_of, some_tests, training_pool
 from test_operators import row_of
 from test_predictor import slow_state
 from test_search import Brief, Result, assert_same_run, chosen, search, team, walkers
@@ -51,7 +51,6 @@ from epymarl_fairtest.episode import OPERATORS, Episodes, Tests, replay_tests
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import jfi, totals
 from epymarl_fairtest.ledger import ACCOUNTINGS
-from epymarl_fairtest.pool import TrainingEpisode
 from epymarl_fairtest.predictor import Traces, forest, traces_of
 from epymarl_fairtest.predictor.abstraction import candidate_levels
 from epymarl_fairtest.search.operators import RESTARTS
@@ -678,17 +677,7 @@ def test_without_long_episodes_the_rest_is_random(tmp_path: Path) -> None:
 
 
 def test_the_training_pool_teaches_the_forest(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    pool = [
-        TrainingEpisode(
-            i + 1,
-            generator.normal(size=(8, 3, 5)).astype(np.float32),
-            np.zeros((8, 3), np.int16),
-            -generator.random((8, 3)) * [1, 1, 3 if i % 2 else 1],
-        )
-        for i in range(40)
-    ]
-    result = run_starla(tmp_path / "run", replace(team(), pool=pool), budget=120)
+    result = run_starla(tmp_path / "run", replace(team(), pool=training_pool()), budget=120)
     predictor = result.summary["predictor"]
     rounds = [e for purpose, e in result.folder.batches if purpose == "execution" and (e.operator == 0).all()]
     assert predictor["episodes"] in (40 + sum(map(len, rounds)), 40 + sum(map(len, rounds[:-1])))

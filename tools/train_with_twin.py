@@ -29,8 +29,7 @@ from epymarl_fairtest.engine.contract import Execution
 from epymarl_fairtest.engine.twin import Twin, twin_of
 from epymarl_fairtest.episode import Episodes
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
-from epymarl_fairtest.host.checkpoint import PolicyRecord, save_policy
-from epymarl_fairtest.host.policy import NetworkPolicy
+from epymarl_fairtest.host.checkpoint import PolicyRecord, rebuild, record_of_training, save_policy
 from epymarl_fairtest.pool import FILE, TrainingEpisode, TrainingPool
 from epymarl_fairtest.tasks import task_for
 
@@ -49,17 +48,13 @@ class Collector:
             raise SystemExit(f"there is no twin of {args.env_args['key']}")
         self._kernel, self._generator = kernel, np.random.default_rng(seed)
 
+    def record(self, **told: Any) -> PolicyRecord:
+        args = self._training.args
+        sizes = {"n_agents": args.n_agents, "n_actions": args.n_actions, "obs_size": self.obs_size}
+        return record_of_training(args, time_limit=self.limit, **sizes, **told)
+
     def episodes(self, count: int, epsilon: float) -> Episodes:
-        args, agent = self._training.args, self._training.mac.agent
-        policy = NetworkPolicy(
-            agent.state_dict(),
-            n_agents=args.n_agents,
-            n_actions=args.n_actions,
-            obs_size=self.obs_size,
-            recurrent=args.use_rnn,
-            obs_last_action=args.obs_last_action,
-            obs_agent_id=args.obs_agent_id,
-        )
+        policy = rebuild(self._training.mac.agent.state_dict(), self.record())
         how = Execution("epsilon_greedy", epsilon, 1.0, self.available)
         twin = Twin(self._kernel, policy, how, limit=self.limit, state_size=self.task.state_size)
         return twin.execute(random_tests(count, self.task.state_size, self._generator))
@@ -129,7 +124,7 @@ def main() -> None:
             curve.append((steps, float(returns.mean()), float(returns.std())))
             line = {"steps": steps, "test_return": curve[-1][1], "cpu_seconds": round(time.process_time() - began)}
             print(json.dumps(line), flush=True)
-            save(given, args, training, collector, pool, curve)  # a stop loses at most one interval
+            save(given, training, collector, pool, curve)  # a stop loses at most one interval
         if steps >= given.steps:
             break
         share = min(1.0, steps / args.epsilon_anneal_time)
@@ -146,26 +141,10 @@ def main() -> None:
 
 
 def save(
-    given: argparse.Namespace, args: Any, training: Training, collector: Collector, pool: TrainingPool,
+    given: argparse.Namespace, training: Training, collector: Collector, pool: TrainingPool,
     curve: list[tuple[int, float, float]],
 ) -> None:  # fmt: skip
-    made_with = {
-        name: value
-        for name, value in args.env_args.items()
-        if name not in ("key", "time_limit", "seed", "render") and not (name == "pretrained_wrapper" and not value)
-    }
-    record = PolicyRecord(
-        algorithm=args.name,
-        key=args.env_args["key"],
-        time_limit=collector.limit,
-        n_agents=args.n_agents,
-        n_actions=args.n_actions,
-        obs_size=collector.obs_size,
-        hidden_dim=args.hidden_dim,
-        use_rnn=bool(args.use_rnn),
-        obs_last_action=bool(args.obs_last_action),
-        obs_agent_id=bool(args.obs_agent_id),
-        env_args=made_with,
+    record = collector.record(
         host=f"{training.host.name} (learner and buffer; episodes collected with FairTest's twin engine)",
         training_steps=curve[-1][0],
         test_return=curve[-1][1],

@@ -6,6 +6,7 @@ Every mismatch between weights, description and environment is reported in one m
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,31 @@ class PolicyRecord:
     test_return: float | None = None
     command: str = ""
     format: int = FORMAT
+
+
+def record_of_training(
+    args: Any, *, time_limit: int, n_agents: int, n_actions: int, obs_size: int, **told: Any
+) -> PolicyRecord:
+    """The record of a team that a host trains with `args`, its environment of the given sizes."""
+    made_with = {
+        name: value
+        for name, value in args.env_args.items()
+        if name not in ("key", "time_limit", "seed", "render") and not (name == "pretrained_wrapper" and not value)
+    }
+    return PolicyRecord(
+        algorithm=args.name,
+        key=args.env_args["key"],
+        time_limit=time_limit,
+        n_agents=n_agents,
+        n_actions=n_actions,
+        obs_size=obs_size,
+        hidden_dim=args.hidden_dim,
+        use_rnn=bool(args.use_rnn),
+        obs_last_action=bool(args.obs_last_action),
+        obs_agent_id=bool(args.obs_agent_id),
+        env_args=made_with,
+        **told,
+    )
 
 
 TYPES: dict[str, tuple[type, ...]] = {
@@ -115,11 +141,16 @@ def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: 
     wrong += mismatches(weights, record)
     if wrong:
         raise does_not_fit(folder, wrong)
+    return rebuild(weights, record)
+
+
+def rebuild(weights: Mapping[str, Tensor], record: PolicyRecord) -> NetworkPolicy:
+    """The team with these weights, which fit the record."""
     return NetworkPolicy(
         weights,
-        n_agents=n_agents,
-        n_actions=n_actions,
-        obs_size=obs_size,
+        n_agents=record.n_agents,
+        n_actions=record.n_actions,
+        obs_size=record.obs_size,
         recurrent=record.use_rnn,
         obs_last_action=record.obs_last_action,
         obs_agent_id=record.obs_agent_id,

@@ -27,7 +27,15 @@ from epymarl_fairtest.config import settings as make_settings
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import jfi, totals
 from epymarl_fairtest.host.attach import on_terminal
-from epymarl_fairtest.host.checkpoint import PolicyRecord, digest, does_not_fit, load_weights, mismatches, save_policy
+from epymarl_fairtest.host.checkpoint import (
+    PolicyRecord,
+    digest,
+    does_not_fit,
+    load_weights,
+    mismatches,
+    record_of_training,
+    save_policy,
+)
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.policy import ControllerPolicy
 from epymarl_fairtest.host.tap import HostWorld, TappedConnection, TappedFactory
@@ -308,25 +316,13 @@ class Plugin:
                 raise FairTestError(message) from (None if isinstance(error, FairTestError) else error)
 
     def _record(self, training_steps: int) -> PolicyRecord:
-        args = self._args
-        made_with = {
-            k: v
-            for k, v in args.env_args.items()
-            if k not in ("key", "time_limit", "seed", "render") and not (k == "pretrained_wrapper" and not v)
-        }
         returns = getattr(self._logger, "stats", {}).get("test_return_mean")
-        return PolicyRecord(
-            algorithm=args.name,
-            key=args.env_args["key"],
+        return record_of_training(
+            self._args,
             time_limit=self._limit,
             n_agents=self.task.n_agents,
             n_actions=self._available.shape[1],
             obs_size=self._obs_size,
-            hidden_dim=args.hidden_dim,
-            use_rnn=bool(args.use_rnn),
-            obs_last_action=bool(args.obs_last_action),
-            obs_agent_id=bool(args.obs_agent_id),
-            env_args=made_with,
             allocation=self.settings.allocation,
             host=self._host.name,
             training_steps=training_steps,

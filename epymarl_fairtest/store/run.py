@@ -152,7 +152,7 @@ class RunFolder:
         columns: dict[str, list[Any]] = {name: [partial(read_column, path, name) for path in paths] for name in names}
         if paths:
             columns["status"] = [lambda: status]
-        write_columns(self.path / "failures.npz", columns)
+        write_columns(self.path / "failures.npz", columns, len(status))
         table = failure_table(self.path / "failures.npz")
         write_atomically(self.path / "failures.csv", lambda file: file.write(table.encode()))
 

@@ -39,13 +39,12 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: 
     write_atomically(path, lambda file: save(file, allow_pickle=False, **arrays))
 
 
-def write_columns(path: Path, columns: Mapping[str, Sequence[Callable[[], NDArray[Any]]]]) -> None:
-    """An .npz whose arrays are too large to hold: each is read piece by piece and written behind the last one."""
+def write_columns(path: Path, columns: Mapping[str, Sequence[Callable[[], NDArray[Any]]]], length: int) -> None:
+    """An .npz whose arrays are too large to hold: the pieces of each, `length` rows in all, are copied in turn."""
 
     def fill(file: BinaryIO) -> None:
         with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
             for name, pieces in columns.items():
-                length = sum(len(read()) for read in pieces)
                 first = pieces[0]()
                 header = {"descr": first.dtype.str, "fortran_order": False, "shape": (length, *first.shape[1:])}
                 with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
