@@ -92,6 +92,7 @@ class Context:
     available: NDArray[np.bool_]  # (agents, actions): which actions exist
     pool: Sequence[TrainingEpisode] = ()
     notes: dict[str, Any] = field(default_factory=dict)
+    evidence: dict[str, NDArray[Any]] = field(default_factory=dict)
     warn: Callable[[str], None] = warnings.warn
     options: Any = None  # the method's own settings
     ask: Asking = _nobody_to_ask
@@ -115,6 +116,10 @@ class Context:
 
     def note(self, name: str, value: Any) -> None:
         self.notes[name] = value
+
+    def keep(self, name: str, value: NDArray[Any]) -> None:
+        """An array for evidence.npz, from which the report draws."""
+        self.evidence[name] = value
 
     def count(self, name: str, number: int) -> None:
         self.notes[name] = self.notes.get(name, 0) + number
@@ -208,6 +213,6 @@ class Campaign:
         with self._clock.phase("counting"):
             executed = np.arange(episodes.limit)[None, :, None] >= episodes.start_step[:, None, None]
             suffix = self._context.index(totals(np.where(executed, episodes.rewards, 0.0)))
-            self.tally.add(episodes, index, verdict, suffix)
+            self.tally.add(episodes, index, verdict, suffix, request.purpose)
         self._on_batch(self.ledger.charged(self._accounting))
         return episodes

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.episode import Episodes
+from epymarl_fairtest.episode import OPERATORS, Episodes
 from epymarl_fairtest.fairness import Verdict, jfi, totals
 from epymarl_fairtest.tasks.base import Task
 
@@ -21,7 +21,7 @@ class Tally:
     def __init__(self, task: Task, theta: float, *, bins: int, distinct_distance: float) -> None:
         self._task, self._theta, self._bins, self._distance = task, theta, bins, distinct_distance
         self.evaluated = self.failures = self.undefined = self.distinct = self.suffix_only = 0
-        self._indices: list[NDArray[np.float64]] = []
+        self._executions: list[dict[str, NDArray[Any]]] = []
         self._jfi: list[NDArray[np.float64]] = []
         self._cells: set[int] = set()
         self._unique: set[bytes] = set()
@@ -33,12 +33,26 @@ class Tally:
         index: NDArray[np.float64],
         verdict: NDArray[np.int8],
         suffix_index: NDArray[np.float64],
+        purpose: str,
     ) -> None:
         """A judged batch; `suffix_index` is the index of what was executed alone, without a kept prefix."""
         self.evaluated += len(episodes)
         self.undefined += int((verdict == Verdict.UNDEFINED).sum())
-        self._indices.append(index)
-        self._jfi.append(jfi(totals(episodes.rewards)))
+        received = totals(episodes.rewards)
+        self._executions.append(
+            {
+                "id": episodes.id,
+                "purpose": np.full(len(episodes), purpose),
+                "root_seed": episodes.root_seed,
+                "operator": np.array(OPERATORS)[episodes.operator],
+                "parent": episodes.parent,
+                "start_step": episodes.start_step,
+                "length": episodes.length,
+                "index": index,
+                "received": received,
+            }
+        )
+        self._jfi.append(jfi(received))
         failing = np.flatnonzero(verdict == Verdict.UNFAIR)
         self.failures += len(failing)
         self.suffix_only += int((suffix_index[failing] <= self._theta).sum())
@@ -57,6 +71,15 @@ class Tally:
             kept.add(path)
             self.distinct += 1
 
+    def executions(self) -> dict[str, NDArray[Any]]:
+        """One row per judged episode, in the order of execution: executions.npz."""
+        names = self._executions[0] if self._executions else ()
+        return {name: np.concatenate([part[name] for part in self._executions]) for name in names}
+
+    def cells(self) -> NDArray[np.int64]:
+        """The coverage cells that failures went through, ascending."""
+        return np.array(sorted(self._cells), np.int64)
+
     def summary(self) -> dict[str, Any]:
         return {
             "evaluated": self.evaluated,
@@ -67,7 +90,7 @@ class Tally:
             "suffix_failures": self.suffix_only,
             "undefined": self.undefined,
             "coverage": len(self._cells) / self._task.cell_count(self._bins),
-            "index_quantiles": _quantiles(self._indices),
+            "index_quantiles": _quantiles([part["index"] for part in self._executions]),
             "jfi_quantiles": _quantiles(self._jfi),
         }
 

@@ -224,6 +224,7 @@ def run(
         status = confirm_failures(folder, real, settings, task, ledger, rng.named(seed, "confirm"))
     with clock.phase("saving"):
         folder.join_failures(status)
+        folder.write_evidence(tally.executions(), context.evidence | {"coverage_cells": tally.cells()})
     notes, counted = dict(context.notes), tally.summary()
     unstable = int((status == UNSTABLE).sum())
     summary = {

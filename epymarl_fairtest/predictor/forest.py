@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import roc_auc_score, roc_curve
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from epymarl_fairtest.predictor.abstraction import Abstraction, abstraction, candidate_levels
@@ -19,6 +19,7 @@ from epymarl_fairtest.predictor.traces import Traces
 
 TREES = 100
 SMALLEST_SAMPLE = 64  # episodes per tree at least, however rare the rarer class
+CURVE = 200  # points of a ROC curve
 RARE = 5  # a joint state in fewer episodes than this cannot fill a leaf: it only costs time
 
 
@@ -34,6 +35,7 @@ class Predictor:
     constant: float  # f2 without a forest
     auc_abstract: float | None  # out of bag
     auc_full: float | None
+    roc: dict[str, NDArray[np.float64]] = field(default_factory=dict)  # (points, 2): false and true alarms, out of bag
 
     def fair_probability(self, traces: Traces) -> NDArray[np.float64]:
         """P(fair | e) for each episode."""
@@ -64,11 +66,13 @@ def fit_predictor(
     for level in levels:
         states = abstraction(traces.q, level)
         matrix, _ = frequent(features(traces, states, None, buckets))
-        fits.append((out_of_bag_auc(_fit(matrix, fair, seed, workers), fair), states))
-    auc_abstract, states = max(fits, key=lambda fit: fit[0])
+        forest = _fit(matrix, fair, seed, workers)
+        fits.append((out_of_bag_auc(forest, fair), states, roc(forest, fair)))
+    auc_abstract, states, roc_abstract = max(fits, key=lambda fit: fit[0])
     matrix, columns = frequent(features(traces, states, scale, buckets))
     forest = _fit(matrix, fair, seed, workers)
-    return Predictor(states, scale, buckets, columns, forest, float("nan"), auc_abstract, out_of_bag_auc(forest, fair))
+    auc, curves = out_of_bag_auc(forest, fair), {"abstract": roc_abstract, "full": roc(forest, fair)}
+    return Predictor(states, scale, buckets, columns, forest, float("nan"), auc_abstract, auc, curves)
 
 
 def cross_validated_auc(
@@ -120,9 +124,26 @@ def _fit(matrix: sparse.csc_matrix, fair: NDArray[np.bool_], seed: int, workers:
 
 def out_of_bag_auc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> float:
     """AUC on each episode judged by the trees that did not see it; 0.5 where that cannot be said."""
+    known, votes = _out_of_bag(forest, fair)
+    return float(roc_auc_score(known, votes)) if len(known) else 0.5
+
+
+def roc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The ROC curve (points, 2) of calling episodes unfair, out of bag; at most CURVE points, none if it has none."""
+    known, votes = _out_of_bag(forest, fair)
+    if not len(known):
+        return np.empty((0, 2))
+    false_alarms, alarms, _ = roc_curve(~known, -votes)
+    return np.stack([false_alarms, alarms], axis=1)[np.unique(np.linspace(0, len(alarms) - 1, CURVE).astype(int))]
+
+
+def _out_of_bag(
+    forest: RandomForestClassifier, fair: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Which episodes are fair, and their votes by the trees that did not see them; nothing where votes say nothing."""
     votes = forest.oob_decision_function_
     judged = np.nan_to_num(votes).sum(axis=1) > 0  # an episode in every bag has no votes
     blind = all(tree.tree_.node_count == 1 for tree in forest.estimators_)  # its votes only count the bag
     if blind or fair[judged].all() or not fair[judged].any():
-        return 0.5
-    return float(roc_auc_score(fair[judged], votes[judged, list(forest.classes_).index(True)]))
+        return fair[:0], np.empty(0)
+    return fair[judged], votes[judged, list(forest.classes_).index(True)]

@@ -9,7 +9,7 @@ from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.campaign import BudgetSpent, Context, Request, Strategy
 from epymarl_fairtest.episode import Episodes
 from epymarl_fairtest.predictor import Predictor, Traces, fit_predictor, traces_of, traces_of_pool
-from epymarl_fairtest.search.breeding import Breeding, Kept, join
+from epymarl_fairtest.search.breeding import Breeding, Kept, Population, join
 from epymarl_fairtest.search.fitness import Fitness, scaled_temperature
 from epymarl_fairtest.search.plan import Plan, plan_of
 
@@ -37,6 +37,7 @@ def search(context: Context, plan: Plan, breeding: Breeding, kept: Kept) -> Stra
         candidates = breeding.executed((yield Request(tests, "candidate")))  # lines 3 and 4
         candidates = candidates.take(candidates.episodes.length >= SHORTEST)
         population = breeding.prioritise(candidates)  # line 5
+        keep_choice(context, r, candidates, population)
         yield Request(None, "re-execution", charge=len(population))  # line 6: the states are recorded already
         for g in range(plan.generations):
             if not breeding.can_breed(population):
@@ -47,6 +48,13 @@ def search(context: Context, plan: Plan, breeding: Breeding, kept: Kept) -> Stra
             offspring = breeding.prioritise(offspring)  # line 11
             population = breeding.select(join(population, offspring))  # line 12
             kept.add(population, splices)
+
+
+def keep_choice(context: Context, r: int, candidates: Population, population: Population) -> None:
+    """What round `r` chose from, and what it chose: ids and f2, f3."""
+    for name, chosen in (("candidates", candidates), ("population", population)):
+        context.keep(f"round_{r}_{name}_id", chosen.episodes.id)
+        context.keep(f"round_{r}_{name}_scores", chosen.scores[:, 1:])
 
 
 def train_predictor(context: Context, plan: Plan) -> Generator[Request, Episodes, tuple[Predictor, float]]:
@@ -63,6 +71,8 @@ def train_predictor(context: Context, plan: Plan) -> Generator[Request, Episodes
             traces, fair, buckets=settings.buckets, seed=context.seed, d=settings.d, workers=settings.threads
         )
     context.note("predictor", predictor.summary() | {"episodes": len(traces), "unfair": int((~fair).sum())})
+    for name, curve in predictor.roc.items():
+        context.keep(f"roc_{name}", curve)
     if predictor.forest is None:
         kind = "unfair" if fair.all() else "fair"
         context.warn(

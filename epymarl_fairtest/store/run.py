@@ -156,6 +156,11 @@ class RunFolder:
         table = failure_table(self.path / "failures.npz")
         write_atomically(self.path / "failures.csv", lambda file: file.write(table.encode()))
 
+    def write_evidence(self, executions: dict[str, NDArray[Any]], evidence: dict[str, NDArray[Any]]) -> None:
+        """What the report draws: one row per executed episode, and what the method kept."""
+        write_arrays(self.path / "executions.npz", executions, compressed=True)
+        write_arrays(self.path / "evidence.npz", evidence, compressed=True)
+
     def finish(self, summary: dict[str, Any]) -> None:
         """The summary, and only then drop what failures.npz was made from."""
         write_json(self.path / "summary.json", summary)
