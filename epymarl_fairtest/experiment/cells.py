@@ -136,7 +136,8 @@ def _execute(cell: Cell, warn: Callable[[str], None]) -> dict[str, Any]:
         subject, chosen, _run_folder(cell), seed=cell.seed, command=cell.command, terminal=False, warn=warn
     )  # fmt: skip
     if not cell.keep_failures:  # documented: thousands of cells with thousands of episodes each
-        (cell.path / "failures.npz").unlink(missing_ok=True)
+        for name in ("failures.npz", "executions.npz", "evidence.npz"):
+            (cell.path / name).unlink(missing_ok=True)
     return summary
 
 
