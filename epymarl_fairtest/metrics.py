@@ -12,6 +12,8 @@ from epymarl_fairtest.episode import OPERATORS, Episodes
 from epymarl_fairtest.fairness import Verdict, jfi, totals
 from epymarl_fairtest.tasks.base import Task
 
+BLOCK = 5  # steps
+ROUNDING = 1e-3  # more than single precision can lose over an episode
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -67,7 +69,7 @@ class Tally:
     def _add_trajectory(self, root: int, states: NDArray[np.float64]) -> None:
         path = self._task.positions(states).astype(np.float32)
         kept = self._kept.setdefault(root, Trajectories())
-        if not len(kept) or kept.distances(path).min() > self._distance:
+        if not kept.any_within(path, self._distance):
             kept.add(path)
             self.distinct += 1
 
@@ -107,28 +109,44 @@ class Trajectories:
     """Trajectories (steps, agents, 2) in one growing array; the shorter of two waits where it ended."""
 
     def __init__(self) -> None:
-        self._paths = np.empty((0, 0, 0, 2), np.float32)
+        self._paths = self._means = np.empty((0, 0, 0, 2), np.float32)
         self._lengths: list[int] = []
 
     def __len__(self) -> int:
         return len(self._lengths)
 
-    def distances(self, path: NDArray[np.float32]) -> NDArray[np.float64]:
+    def distances(self, path: NDArray[np.float32], rows: Any = slice(None)) -> NDArray[np.float64]:
         """Mean distance between the agents of `path` and those of each trajectory, while either moves."""
         self._lengthen(len(path))
-        gaps = self._paths[: len(self)] - _waiting(path, self._paths.shape[1])
+        gaps = self._paths[: len(self)][rows] - _waiting(path, self._paths.shape[1])
         apart = np.sqrt((gaps * gaps).sum(axis=-1)).mean(axis=-1)
-        until = np.maximum(self._lengths, len(path))
-        return np.cumsum(apart, axis=1, dtype=np.float64)[np.arange(len(self)), until - 1] / until
+        until = np.maximum(np.array(self._lengths)[rows], len(path))
+        return np.cumsum(apart, axis=1, dtype=np.float64)[np.arange(len(until)), until - 1] / until
+
+    def any_within(self, path: NDArray[np.float32], distance: float) -> bool:
+        """Is `path` at most `distance` from one of them?
+
+        A method may find thousands of failures from one root. So the means of every BLOCK steps are compared first:
+        the distance of two means is at most the mean of the distances, and most are too far apart even so.
+        """
+        if not len(self):
+            return False
+        self._lengthen(len(path))
+        gaps = self._means[: len(self), : len(path) // BLOCK] - _block_means(path[None])
+        least = BLOCK * np.sqrt((gaps * gaps).sum(axis=-1)).mean(axis=-1).sum(axis=1)
+        close = np.flatnonzero(least <= (distance + ROUNDING) * np.maximum(self._lengths, len(path)))
+        return bool(len(close) and self.distances(path, close).min() <= distance)
 
     def add(self, path: NDArray[np.float32]) -> None:
         self._lengthen(len(path))
         if len(self) == len(self._paths):  # room for twice as many
-            grown = np.empty((max(4, 2 * len(self)), self._paths.shape[1], *path.shape[1:]), np.float32)
+            grown = np.zeros((max(4, 2 * len(self)), self._paths.shape[1], *path.shape[1:]), np.float32)
             if len(self):
                 grown[: len(self)] = self._paths
             self._paths = grown
+            self._means = _block_means(grown)
         self._paths[len(self)] = _waiting(path, self._paths.shape[1])
+        self._means[len(self)] = _block_means(self._paths[len(self)][None])[0]
         self._lengths.append(len(path))
 
     def _lengthen(self, steps: int) -> None:
@@ -136,7 +154,15 @@ class Trajectories:
         if steps > now:
             empty = np.empty((0, steps, 0, 2), np.float32)
             self._paths = self._paths[:, np.minimum(np.arange(steps), now - 1)] if len(self) else empty
+            self._means = _block_means(self._paths)
 
 
 def _waiting(path: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
     return path[np.minimum(np.arange(steps), len(path) - 1)]
+
+
+def _block_means(paths: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Of every BLOCK steps (..., steps, agents, 2); what does not fill a block is left out."""
+    count, steps, agents, two = paths.shape
+    blocks = steps // BLOCK
+    return paths[:, : blocks * BLOCK].reshape(count, blocks, BLOCK, agents, two).mean(axis=2)

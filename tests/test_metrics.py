@@ -36,3 +36,22 @@ def test_the_same_path_is_at_no_distance_after_longer_ones_came() -> None:
     kept.add(path)
     kept.add(np.zeros((9, 2, 2), np.float32))
     assert kept.distances(path).tolist() == pytest.approx([0.0, 2**0.5])
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.05, 0.2, 0.8])
+def test_a_near_trajectory_is_found_whatever_is_left_out_of_the_comparison(distance: float) -> None:
+    generator, kept, paths = np.random.default_rng(1), Trajectories(), []
+    common = np.cumsum(generator.normal(size=(40, 3, 2)) * 0.05, axis=0)
+    answers = []
+    for _ in range(120):
+        moves = generator.normal(size=(40, 3, 2)) * 0.05
+        moves[: generator.integers(0, 40)] = 0.0
+        path = (common + np.cumsum(moves, axis=0))[: generator.integers(3, 41)].astype(np.float32)
+        if generator.random() < 0.2 and paths:
+            path = paths[generator.integers(len(paths))]
+        near = any(slow_distance(path, other) <= distance for other in paths)
+        assert kept.any_within(path, distance) == near
+        answers.append(near)
+        kept.add(path)
+        paths.append(path)
+    assert 0 < sum(answers) < len(answers)
