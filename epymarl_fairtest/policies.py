@@ -1,10 +1,10 @@
 """`fairtest policies check`: are the teams in policies/ complete, and good enough to be worth testing?
 
-What a team does wrong before it has learned anything says nothing about fairness. Each team plays greedily, as it is:
+What a team does wrong before it has learned anything says nothing about fairness. So each team plays, as it is:
 
-foraging        receives at least 0.7 of what there is (rewards are shares of the food, so all of it is 1), and in
-                less than 10% of the episodes nothing at all.
-other tasks     receives more than a random team on the same seeds (99% interval of the paired difference above 0),
+foraging        as it is tested (epsilon-greedy, 0.05: decision 012), receives at least 0.7 of what there is (rewards are
+                shares of the food, so all of it is 1), and in less than 10% of the episodes nothing at all.
+other tasks     greedily, receives more than a random team on the same seeds (99% interval of the paired difference above 0),
                 and more than it did in the first half of its training, by at least 0.2 standard deviations of an
                 episode's return.
 
@@ -111,14 +111,14 @@ def team_gates(folder: Path, episodes: int) -> list[Gate]:
 def foraging_gates(team: str, subject: Subject, episodes: int) -> list[Gate]:
     if not getattr(subject.environment.unwrapped, "_normalize_reward", True):
         raise FairTestError("the environment does not normalise its rewards: how much there is depends on the episode")
-    received = team_returns(subject, episodes, execution="greedy")
+    received, greedy = (team_returns(subject, episodes, execution=how) for how in ("epsilon_greedy", "greedy"))
     empty = float((received == 0).mean())
     return [
         Gate(
             team,
             "return",
             bool(received.mean() >= LEAST_SHARE),
-            f"{received.mean():.3f} of 1 in {episodes} episodes; at least {LEAST_SHARE}",
+            f"{received.mean():.3f} of 1 in {episodes} episodes ({greedy.mean():.3f} greedily); at least {LEAST_SHARE}",
         ),
         Gate(team, "empty episodes", empty < MOST_EMPTY, f"{empty:.1%} gave nothing; below {MOST_EMPTY:.0%}"),
     ]
