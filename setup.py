@@ -21,7 +21,7 @@ setup(
     python_requires=">=3.10,<3.13",
     packages=[*find_packages(include=["epymarl_fairtest", "epymarl_fairtest.*"]), *SHIPPED],
     package_dir=SHIPPED,
-    package_data={"epymarl_fairtest": ["tasks/*.npz"], **{name: ["**/*"] for name in SHIPPED}},
+    package_data={"epymarl_fairtest": ["tasks/*.npz", "report/static/*"], **{name: ["**/*"] for name in SHIPPED}},
     include_package_data=False,
     install_requires=[
         "torch>=2.2,<3",
@@ -40,6 +40,7 @@ setup(
         "moocore>=0.2",
         "joblib>=1.4",
         "matplotlib>=3.10",
+        "pillow>=10.1",  # matplotlib brings it; from here on its own font has sizes
         "POT>=0.9",
     ],
     extras_require={
@@ -49,7 +50,7 @@ setup(
         "dask": ["distributed>=2024.1"],
         "ray": ["ray>=2.9"],
         "bench": ["vmas>=1.4", "jaxmarl>=0.0.7"],
-        "test": ["pytest>=8", "cloudpickle"],
+        "test": ["pytest>=8", "cloudpickle", "hypothesis>=6.100", "selenium>=4.10"],
         "check": ["ruff==0.17.4", "mypy==2.4.1", "types-PyYAML", "types-tqdm"],
     },
     entry_points={"console_scripts": ["fairtest=epymarl_fairtest.cli:main"]},

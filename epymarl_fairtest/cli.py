@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,28 +29,66 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FairTestError as error:
         print(f"fairtest: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("fairtest: stopped.", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # whoever read the output has seen enough (head, less)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+HELP = """\
+Does a trained MARL team share its rewards fairly?
+
+  fairtest demo                        train a small team, test it, see what comes out
+  fairtest install CHECKOUT            then add fairtest=True to a training in EPyMARL
+  fairtest run --policy DIR --out RUN  test a saved team; look at RUN/report/index.html
+
+Commands (each has a --help with an example; fairtest --version):
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        """One screen: what people do first, then a line per command."""
+        (commands,) = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
+        return HELP + "".join(f"  {command.dest:<12}{command.help}\n" for command in commands._choices_actions)
 
 
 def _parser() -> argparse.ArgumentParser:
+    from epymarl_fairtest.completion import add_completion_parser
     from epymarl_fairtest.demo import add_demo_parser
     from epymarl_fairtest.experiment.command import add_study_parser
     from epymarl_fairtest.host.doctor import add_doctor_parser
     from epymarl_fairtest.host.install import add_install_parser
     from epymarl_fairtest.host.launch import add_launch_parser
     from epymarl_fairtest.policies import add_policies_parser
+    from epymarl_fairtest.replay import add_replay_parser
+    from epymarl_fairtest.report.command import add_report_parser
+    from epymarl_fairtest.workflow.compare import add_compare_parser
+    from epymarl_fairtest.workflow.export import add_export_parser
+    from epymarl_fairtest.workflow.gate import add_gate_parser
+    from epymarl_fairtest.workflow.runs import add_runs_parser
 
-    parser = argparse.ArgumentParser(prog="fairtest", description="Does a trained MARL team share its rewards fairly?")
+    parser = _Parser(prog="fairtest")
     parser.add_argument("--version", action="version", version=f"fairtest {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser)
     add_demo_parser(commands)
     add_install_parser(commands)
     add_launch_parser(commands)
     _add_run_parser(commands)
+    add_runs_parser(commands)
+    add_report_parser(commands)
+    add_replay_parser(commands)
+    add_compare_parser(commands)
+    add_gate_parser(commands)
+    add_export_parser(commands)
+    add_study_parser(commands)
     _add_calibrate_parser(commands)
     _add_predictor_parser(commands)
-    add_study_parser(commands)
     add_policies_parser(commands)
     add_doctor_parser(commands)
+    add_completion_parser(commands, _parser)
     return parser
 
 
@@ -67,7 +109,7 @@ def _add_run_parser(commands: Any) -> None:
 def _add_calibrate_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "calibrate",
-        help="find the threshold that calls a given share of random executions unfair",
+        help="the threshold that calls a given share of executions unfair",
         epilog="example: fairtest calibrate --policy results/fairtest/RUN/policy --quantile 0.05",
     )
     _add_team_arguments(parser)
@@ -79,7 +121,7 @@ def _add_calibrate_parser(commands: Any) -> None:
 def _add_predictor_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "predictor",
-        help="how well the fairness predictor knows a team: cross-validated AUC",
+        help="how well fairness can be predicted for a team: AUC",
         epilog="example: fairtest predictor --policy results/fairtest/RUN/policy --episodes 2500",
     )
     _add_team_arguments(parser)
@@ -134,7 +176,7 @@ def _resume(args: argparse.Namespace) -> int:
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.subject import saved_subject
 
-    folder = RunFolder.resume(args.resume)
+    folder = RunFolder.resume(args.resume, _warn)
     manifest = folder.manifest()
     chosen = settings(manifest["settings"])
     places = [folder.path / "policy", Path(manifest.get("policy", ""))]
@@ -151,12 +193,37 @@ def _resume(args: argparse.Namespace) -> int:
 
 
 def _execute(subject: Subject, chosen: Settings, folder: RunFolder, seed: int, command: str, as_json: bool) -> int:
-    from epymarl_fairtest.run import run, summary_table
+    from epymarl_fairtest.run import run, stopped, summary_table
 
     terminal = sys.stderr.isatty()
-    summary = run(subject, chosen, folder, seed=seed, command=command, terminal=terminal, warn=_warn)
+    try:
+        with _sigterm_as_ctrl_c():
+            summary = run(subject, chosen, folder, seed=seed, command=command, terminal=terminal, warn=_warn)
+    except KeyboardInterrupt as stop:
+        _warn(stopped(folder, chosen))
+        folder.remove_if_empty()
+        return 128 + (signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT)
     print(json.dumps(summary) if as_json else summary_table(summary, folder.path))
     return 0
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM, as batch systems send it."""
+
+
+@contextlib.contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    def stop(*_: Any) -> None:
+        raise _Terminated
+
+    if threading.current_thread() is not threading.main_thread():  # only that one may say what a signal does
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _calibrate(args: argparse.Namespace) -> int:

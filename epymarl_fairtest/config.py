@@ -178,6 +178,7 @@ class Settings:
         between(0, 1e9, optional=True),
         "two failures of one root are distinct if their agents are further apart than this on average",
     )
+    report: bool = setting(YES_NO, "draw the run's page, report/index.html")
     progress: bool = setting(YES_NO, "show a progress bar (only ever on a terminal)")
     out: str | None = setting(OPTIONAL_TEXT, "run folder; it must not exist yet")
 

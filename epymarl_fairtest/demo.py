@@ -28,7 +28,7 @@ TRAINING = shlex.split(
 def add_demo_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "demo",
-        help="train a small team, test it, show what was found (about 2 minutes)",
+        help="train a small team and test it (about 2 minutes)",
         epilog="example: fairtest demo --out demo",
     )
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for everything the demo writes")

@@ -7,6 +7,7 @@ folder exists only once everything fits.
 from __future__ import annotations
 
 import platform
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -165,6 +166,28 @@ def run(
     warn: Warn,
 ) -> dict[str, Any]:
     """Test the team; return the summary that was written to `folder`."""
+    with folder:  # others may write to it once this is over, however it ends
+        summary = _run(subject, settings, folder, seed, command, terminal, warn)
+    if settings.report:
+        _report(folder.path, subject.task, warn)
+    return summary
+
+
+def _report(run_path: Path, task: Task, warn: Warn) -> None:
+    try:
+        from epymarl_fairtest.report.page import make_report
+
+        make_report(run_path, task)
+    except Exception as error:  # a picture must not cost a finished run
+        warn(
+            f"The run is complete, but its page could not be drawn ({type(error).__name__}: {error})."
+            f" Try again with: fairtest report {shlex.quote(str(run_path))}"
+        )
+
+
+def _run(
+    subject: Subject, settings: Settings, folder: RunFolder, seed: int, command: str, terminal: bool, warn: Warn
+) -> dict[str, Any]:
     clock, ledger = Clock(), Ledger()
     with clock.phase("compiling"):  # or reading what was compiled before
         real = real_engine(subject, settings)
@@ -252,6 +275,18 @@ def run(
     return summary
 
 
+def stopped(folder: RunFolder, settings: Settings) -> str:
+    """What an interrupted run has found, and how to go on with it."""
+    if not (folder.path / "manifest.json").is_file():
+        return "Stopped before anything was executed."
+    if (folder.path / "summary.json").is_file():
+        return f"Stopped. The run is complete; draw its page with: fairtest report {shlex.quote(str(folder.path))}"
+    return (
+        f"Stopped. {folder.failure_count()} unfair episodes are kept, of {folder.episode_count()} that were executed"
+        f" (budget {settings.budget}). Go on with:\n  fairtest run --resume {shlex.quote(str(folder.path))}"
+    )
+
+
 def confirm_failures(
     folder: RunFolder, real: Lockstep, settings: Settings, task: Task, ledger: Ledger, generator: np.random.Generator
 ) -> NDArray[np.str_]:
@@ -303,10 +338,15 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
         ("  cpu", _shares(summary)),
         ("results", str(out)),
     ]
+    if (page := out / "report" / "index.html").is_file():
+        rows.append(("report", str(page)))
     predictor = summary["predictor"]
     if predictor["d"] is not None:
         quality = f"out-of-bag AUC {number(predictor['auc_full'])} ({number(predictor['auc_abstract'])} states alone)"
-        rows.insert(-3, ("predictor", f"{quality}, {predictor['joint_states']} joint states, d {predictor['d']:.3g}"))
+        rows.insert(
+            [name for name, _ in rows].index("time"),
+            ("predictor", f"{quality}, {predictor['joint_states']} joint states, d {predictor['d']:.3g}"),
+        )
     width = max(len(name) for name, _ in rows)
     lines = [f"  {name:<{width}}  {value}" for name, value in rows]
     rule = "-" * max(len(line) for line in lines)

@@ -50,6 +50,7 @@ def saved_subject(folder: Path, allocation: str) -> Subject:
             "host": record.host,
             "algorithm": record.algorithm,
             "key": record.key,
+            "env_args": record.env_args,
             "policy": str(folder),
             "training_pool": len(pool),
             "policy_digest": digest(load_weights(folder / "agent.th")),

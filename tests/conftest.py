@@ -9,6 +9,7 @@ import pytest
 import torch
 from support import NO_CHECKOUT, Finished, Workshop, in_process_epymarl, stock_copy
 
+from epymarl_fairtest import run
 from epymarl_fairtest.host.checkout import known_checkout
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
 
@@ -16,6 +17,16 @@ from epymarl_fairtest.host.hosts import Host, PymarlZoo
 def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)  # as FairTest does: more threads only collapse on a shared machine
     config.addinivalue_line("markers", "jobs(*names): the training runs (support.JOBS) that a test looks at")
+    run._report = lambda *page: None  # drawing takes longer than the search of most tests: who looks asks for `pages`
+
+
+draw_report = run._report
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs draw their page, as they do outside of tests."""
+    monkeypatch.setattr(run, "_report", draw_report)
 
 
 @pytest.fixture(scope="session")

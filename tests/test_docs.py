@@ -472,8 +472,9 @@ def test_the_run_folder_holds_the_files_that_the_readme_names(tmp_path: Path) ->
     run = RunFolder(tmp_path / "run")
     run.write_manifest({})
     run.join_failures(np.full(0, "unchecked"))
+    run.write_evidence({}, {})
     run.finish({})
-    assert {path.name for path in run.path.iterdir()} == named - {"journal.jsonl", "policy/"}
+    assert {path.name for path in run.path.iterdir()} == named - {"journal.jsonl", "policy/", "report/"}
 
 
 # --- decisions, changelog, licence ---

@@ -1,26 +1,39 @@
-"""The run folder: whole files or none, nothing overwritten, and no failure lost whenever the run dies."""
+"""The run folder: whole files or none, nothing overwritten, no failure lost, damage told and set aside.
+
+Runs that are killed at every moment are in test_crash.py.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
+import re
 import resource
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support import FAIRTEST, LIMITED, engine_of, policy_folder, some_tests
+from support import FAIRTEST, LIMITED, TESTS, assert_identical, engine_of, policy_folder, some_tests
 
 from epymarl_fairtest.episode import OPERATORS, Episodes
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import jfi, totals
+from epymarl_fairtest.store import lock
+from epymarl_fairtest.store.checksum import checksum, sealed
+from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.store.journal import read_journal
+from epymarl_fairtest.store.lock import RunInUse
+from epymarl_fairtest.store.read import FORMAT, read_arrays
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.store.write import write_atomically, write_json
 
@@ -98,7 +111,7 @@ def test_an_unused_folder_can_be_taken_away_and_a_used_one_cannot(tmp_path: Path
     used = RunFolder(tmp_path / "used")
     used.write_manifest({"a": 1})
     used.remove_if_empty()
-    assert (tmp_path / "used" / "manifest.json").is_file()
+    assert sorted(os.listdir(used.path)) == [".lock", "batches", "manifest.json", "parts"]
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +127,16 @@ def batches() -> list[tuple[Episodes, Any, Any]]:
     return out
 
 
+MANIFEST: dict[str, Any] = {
+    "task": "tag", "theta": 0.5, "seed": 1, "settings": {"index": "jfi"}, "command": "", "policy_digest": "",
+}  # fmt: skip
+
+
 @pytest.fixture
 def folder(batches: list[tuple[Episodes, Any, Any]], tmp_path: Path) -> RunFolder:
     run = RunFolder(tmp_path / "run")
-    run.write_manifest({"task": "tag"})
+    theta = float(np.median(batches[0][1]))
+    run.write_manifest({**MANIFEST, "theta": theta})
     for number, (episodes, index, failing) in enumerate(batches):
         run.save_batch(number, "execution", episodes, index, failing)
     return run
@@ -131,6 +150,9 @@ def test_every_journal_line_carries_the_right_checksum(folder: RunFolder) -> Non
         crc = entry.pop("crc")
         assert crc == zlib.crc32(json.dumps(entry, sort_keys=True).encode())
         assert entry["batch"] == number
+        assert entry["batch_checksum"] == zlib.crc32((folder.path / "batches" / f"0000{number}.npz").read_bytes())
+        part = folder.path / "parts" / f"0000{number}.npz"
+        assert entry["part_checksum"] == (zlib.crc32(part.read_bytes()) if part.exists() else None)
         assert (entry["episodes"], entry["steps"], entry["purpose"]) == (10, 500, "execution")
     assert [json.loads(text)["failures"] for text in lines] == [5, 0, 5]
 
@@ -190,6 +212,7 @@ def test_a_finished_folder_holds_the_results_and_nothing_else(folder: RunFolder)
         "failures.npz",
         "failures.csv",
         "summary.json",
+        "checksums.json",
     }
     assert json.loads((folder.path / "summary.json").read_text()) == {"failures": 10}
     assert not [path for path in folder.path.iterdir() if path.is_dir()]
@@ -202,6 +225,382 @@ def test_a_run_without_failures_is_complete_too(tmp_path: Path) -> None:
     with np.load(run.path / "failures.npz", allow_pickle=False) as file:
         assert file.files == []
     assert (run.path / "failures.csv").read_text().count("\n") == 1
+
+
+# --- damage -------------------------------------------------------------------------------------------
+
+
+def flip(path: Path, position: float = 0.5) -> None:
+    """One bit of the file."""
+    content = bytearray(path.read_bytes())
+    content[int(position * (len(content) - 1))] ^= 4
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+HARM: dict[str, Callable[[Path], None]] = {
+    "flipped": flip,
+    "flipped-at-the-end": lambda path: flip(path, 1.0),
+    "cut": cut,
+    "empty": lambda path: path.write_bytes(b""),
+}
+
+
+class Resumed:
+    """The run again, and what it warned of."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        with folder:
+            pass
+        self.said: list[str] = []
+        self.folder = RunFolder.resume(folder.path, self.said.append)
+
+    def set_aside(self) -> list[str]:
+        return sorted(path.name for path in (self.folder.path / "damaged").glob("*"))
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_damaged_part_is_set_aside_and_made_again_from_its_batch(
+    harm: str, folder: RunFolder, batches: list[Any]
+) -> None:
+    part = folder.path / "parts" / "00000.npz"
+    whole = part.read_bytes()
+    HARM[harm](part)
+    damaged = part.read_bytes()
+    resumed = Resumed(folder)
+    episodes = resumed.folder.load_batch(0)
+    assert episodes is not None
+    assert_identical(episodes, batches[0][0])
+    assert part.read_bytes() == whole
+    assert resumed.set_aside() == ["parts-00000.npz"]
+    assert (folder.path / "damaged" / "parts-00000.npz").read_bytes() == damaged
+    (said,) = resumed.said
+    assert str(part) in said
+    assert "checksum is not the one in the journal" in said
+    assert resumed.folder.failure_count() == 10
+
+
+def test_a_missing_part_is_made_again_from_its_batch(folder: RunFolder) -> None:
+    part = folder.path / "parts" / "00000.npz"
+    whole = part.read_bytes()
+    part.unlink()
+    resumed = Resumed(folder)
+    assert resumed.folder.load_batch(0) is not None
+    assert part.read_bytes() == whole
+    assert "is missing although the journal names it" in resumed.said[0]
+
+
+@pytest.mark.parametrize("harm", HARM)
+@pytest.mark.parametrize("also", ["part", "nothing else"])
+def test_a_damaged_batch_is_set_aside_and_executed_again_and_later_ones_are_kept(
+    harm: str, also: str, folder: RunFolder, batches: list[Any]
+) -> None:
+    before = contents(folder.path)
+    HARM[harm](folder.path / "batches" / "00000.npz")
+    if also == "part":
+        HARM[harm](folder.path / "parts" / "00000.npz")
+    resumed = Resumed(folder)
+    assert resumed.folder.load_batch(0) is None
+    assert "batches-00000.npz" in resumed.set_aside()
+    resumed.folder.save_batch(0, "execution", *batches[0])
+    for number in (1, 2):
+        known = resumed.folder.load_batch(number)
+        assert known is not None
+        assert_identical(known, batches[number][0])
+    assert resumed.folder.failure_count() == 10
+    now = {name: text for name, text in contents(folder.path).items() if not name.startswith("damaged/")}
+    assert now == before, "the journal too, in its order"
+
+
+@pytest.mark.parametrize("line", [0, 1, 2])
+@pytest.mark.parametrize("harm", ["flipped", "cut"])
+def test_a_damaged_journal_line_is_set_aside_and_the_others_are_kept(
+    harm: str, line: int, folder: RunFolder, batches: list[Any]
+) -> None:
+    journal = folder.path / "journal.jsonl"
+    whole = journal.read_bytes()
+    lines = whole.split(b"\n")
+    lines[line] = lines[line][:-7] if harm == "cut" else lines[line].replace(b'"failures": ', b'"failures": 1')
+    journal.write_bytes(b"\n".join(lines))
+    resumed = Resumed(folder)
+    assert "has 1 damaged lines" in resumed.said[0]
+    assert (folder.path / "damaged" / "journal.jsonl").read_bytes() == lines[line] + b"\n"
+    assert [resumed.folder.load_batch(number) is None for number in range(3)] == [n == line for n in range(3)]
+    resumed.folder.save_batch(line, "execution", *batches[line])
+    assert journal.read_bytes() == whole
+    assert len(resumed.said) == 1, "what was executed again is what was there"
+
+
+def test_damage_that_comes_again_does_not_overwrite_what_was_set_aside(folder: RunFolder) -> None:
+    for expected in (["parts-00000.npz"], ["parts-00000.npz", "parts-00000.npz.1"]):
+        flip(folder.path / "parts" / "00000.npz")
+        resumed = Resumed(folder)
+        resumed.folder.load_batch(0)
+        assert resumed.set_aside() == expected
+        folder = resumed.folder
+
+
+def test_failures_whose_journal_line_was_never_written_are_neither_lost_nor_counted_twice(
+    folder: RunFolder, batches: list[Any]
+) -> None:
+    journal = folder.path / "journal.jsonl"
+    whole = contents(folder.path)
+    journal.write_bytes(b"\n".join(journal.read_bytes().split(b"\n")[:2]) + b"\n")
+    resumed = Resumed(folder)
+    assert resumed.folder.failure_count() == 5
+    assert resumed.folder.load_batch(2) is None
+    resumed.folder.save_batch(2, "execution", *batches[2])
+    assert resumed.folder.failure_count() == 10
+    assert contents(folder.path) == whole
+    assert not resumed.said
+
+
+@pytest.mark.parametrize("again", ["others", "none"])
+def test_failures_that_do_not_come_again_are_kept_aside(again: str, folder: RunFolder, batches: list[Any]) -> None:
+    """Another version of a library, perhaps."""
+    journal, part = folder.path / "journal.jsonl", folder.path / "parts" / "00002.npz"
+    found = part.read_bytes()
+    journal.write_bytes(b"\n".join(journal.read_bytes().split(b"\n")[:2]) + b"\n")
+    resumed = Resumed(folder)
+    episodes, index, failing = batches[2]
+    resumed.folder.save_batch(2, "execution", episodes, index, ~failing if again == "others" else failing & False)
+    assert (folder.path / "damaged" / "parts-00002.npz").read_bytes() == found
+    assert "holds other failures than its batch gave" in resumed.said[0]
+    assert resumed.folder.failure_count() == (10 if again == "others" else 5)
+
+
+def test_failures_of_a_batch_that_is_never_executed_again_are_kept_aside(folder: RunFolder) -> None:
+    found = (folder.path / "parts" / "00002.npz").read_bytes()
+    (folder.path / "parts" / "00003.npz").write_bytes(found)
+    folder.join_failures(np.full(10, "unchecked"))
+    with pytest.warns(UserWarning, match="a batch that the journal does not name"):
+        folder.finish({})
+    assert (folder.path / "damaged" / "parts-00003.npz").read_bytes() == found
+    assert len(load_failures(folder.path / "failures.npz")) == 10
+
+
+def test_what_a_killed_process_was_writing_is_cleared_away(folder: RunFolder) -> None:
+    for name in ("batches/.00003.npz.77.tmp", "parts/.00003.npz.77.tmp", ".failures.npz.77.tmp"):
+        (folder.path / name).write_bytes(b"half")
+    run = Resumed(folder).folder
+    run.join_failures(np.full(10, "unchecked"))
+    run.finish({})
+    assert not list(run.path.rglob("*.tmp"))
+    assert not (run.path / "batches").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('"seed": 1', '"seed": 2'),
+        lambda text: text[:-30],
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: "[" * 100_000,
+    ],
+    ids=["seed", "cut", "empty", "list", "deep"],
+)
+def test_a_damaged_manifest_is_refused(change: Callable[[str], str], folder: RunFolder) -> None:
+    path = folder.path / "manifest.json"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(FairTestError, match=r"manifest\.json' is damaged"):
+        Resumed(folder)
+
+
+@pytest.fixture
+def finished(folder: RunFolder) -> Path:
+    folder.join_failures(np.full(10, "unchecked"))
+    folder.write_evidence({"id": np.arange(30)}, {"coverage_cells": np.arange(3)})
+    folder.finish({"failures": 10})
+    return folder.path
+
+
+def test_a_finished_run_names_the_checksums_of_its_files(finished: Path) -> None:
+    known = json.loads((finished / "checksums.json").read_text())
+    crc = known.pop("crc")
+    assert crc == sealed(known)["crc"]
+    assert set(known["files"]) == set(contents(finished)) - {"manifest.json", "checksums.json"}
+    for name, value in known["files"].items():
+        assert value == checksum(finished / name) == zlib.crc32((finished / name).read_bytes()), name
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_damaged_results_are_refused_by_their_checksum(harm: str, finished: Path) -> None:
+    for name in ("failures.npz", "executions.npz", "evidence.npz"):
+        HARM[harm](finished / name)
+        with pytest.raises(FairTestError, match=r"is damaged: its checksum is not the one in checksums\.json"):
+            read_arrays(finished / name)
+    with pytest.raises(FairTestError, match=r"failures\.npz' holds no failures that can be read: .* is damaged"):
+        load_failures(finished / "failures.npz")
+
+
+def test_no_flipped_bit_of_failures_npz_goes_unnoticed(finished: Path) -> None:
+    path = finished / "failures.npz"
+    whole = bytearray(path.read_bytes())
+    for place in np.random.default_rng(0).choice(8 * len(whole), 200, replace=False).tolist():
+        damaged = whole.copy()
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        with pytest.raises(FairTestError, match="is damaged"):
+            load_failures(path)
+
+
+def test_damaged_checksums_are_told(finished: Path) -> None:
+    flip(finished / "checksums.json")
+    with pytest.raises(FairTestError, match=r"checksums\.json' is damaged .*whether failures\.npz is whole"):
+        load_failures(finished / "failures.npz")
+    (finished / "checksums.json").unlink()
+    assert len(load_failures(finished / "failures.npz")) == 10
+
+
+# --- one process per run ------------------------------------------------------------------------------
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from epymarl_fairtest.store.run import RunFolder
+folder = RunFolder.resume(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(folder: RunFolder) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the run."""
+    with folder:
+        pass
+    child = subprocess.Popen([sys.executable, "-c", HOLD, str(folder.path)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    yield child
+    child.kill()
+    child.wait()
+    child.stdout.close()
+
+
+def test_a_run_that_another_process_is_writing_cannot_be_resumed_until_that_is_gone(
+    folder: RunFolder, holder: subprocess.Popen[str]
+) -> None:
+    before = contents(folder.path)
+    with pytest.raises(RunInUse, match=rf"is being written by process {holder.pid} on .*Wait until it ends"):
+        RunFolder.resume(folder.path)
+    assert contents(folder.path) == before
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    with RunFolder.resume(folder.path) as run:
+        assert run.failure_count() == 10
+
+
+def test_the_command_tells_who_is_writing_a_run(
+    folder: RunFolder, holder: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    from epymarl_fairtest.cli import main
+
+    assert main(["run", "--resume", str(folder.path)]) == 2
+    assert f"is being written by process {holder.pid} on" in capsys.readouterr().err
+
+
+def test_a_run_is_free_again_once_it_has_ended_however_it_ended(folder: RunFolder) -> None:
+    with pytest.raises(RunInUse, match=f"process {os.getpid()} on"):
+        RunFolder.resume(folder.path)
+    with pytest.raises(KeyboardInterrupt), folder:
+        raise KeyboardInterrupt
+    with RunFolder.resume(folder.path):
+        pass
+
+
+def test_a_run_goes_on_where_there_are_no_locks(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(lock.fcntl, "flock", refuse)  # a filesystem without them
+    assert RunFolder.resume(folder.path).failure_count() == 10
+    monkeypatch.setattr(lock, "fcntl", None)  # Windows
+    assert RunFolder.resume(folder.path).failure_count() == 10
+
+
+def test_a_finished_run_is_not_resumed_and_what_it_did_not_clear_away_is(finished: Path) -> None:
+    whole = contents(finished)
+    (finished / "parts").mkdir()
+    (finished / "parts" / "00000.npz").write_bytes(b"joined long ago")
+    (finished / ".lock").touch()
+    with pytest.raises(FairTestError, match="is finished; there is nothing to resume"):
+        RunFolder.resume(finished)
+    assert contents(finished) == whole
+    assert not (finished / "parts").exists()
+
+
+def test_a_finished_run_with_damaged_failures_keeps_its_parts(finished: Path) -> None:
+    (finished / "parts").mkdir()
+    (finished / "parts" / "00000.npz").write_bytes(b"mine")
+    flip(finished / "failures.npz")
+    with pytest.raises(FairTestError, match="is finished"):
+        RunFolder.resume(finished)
+    assert (finished / "parts" / "00000.npz").read_bytes() == b"mine"
+
+
+# --- folders of other versions ------------------------------------------------------------------------
+
+FORMATS = (1, 2, 3)
+
+
+def of_format(number: int, tmp_path: Path) -> Path:
+    """The same run, as the FairTest of that format wrote it."""
+    return Path(shutil.copytree(TESTS / "fixtures" / f"format-{number}", tmp_path / f"format-{number}"))
+
+
+def test_there_is_a_folder_of_every_format() -> None:
+    assert FORMATS[-1] == FORMAT
+    for number in FORMATS:
+        manifest = json.loads((TESTS / "fixtures" / f"format-{number}" / "manifest.json").read_text())
+        assert manifest["format"] == number
+
+
+def test_failures_of_every_format_are_read_alike(tmp_path: Path) -> None:
+    found = [load_failures(of_format(number, tmp_path) / "failures.npz") for number in FORMATS]
+    assert len(found[0]) == 5
+    for other in found[1:]:
+        for name in ("id", "root_seed", "stream", "start_step", "length", "states", "actions", "rewards"):
+            assert getattr(found[0], name).tobytes() == getattr(other, name).tobytes(), name
+        assert other.q == pytest.approx(found[0].q, abs=1e-5), "the networks' sums had another order in format 1"
+
+
+@pytest.mark.parametrize("number", FORMATS)
+def test_the_columns_of_every_format_are_what_the_docs_say(number: int, tmp_path: Path) -> None:
+    columns = read_arrays(of_format(number, tmp_path) / "failures.npz")
+    assert set(columns) == (COLUMNS - {"index", "status"} if number == 1 else COLUMNS)
+    manifest = json.loads((tmp_path / f"format-{number}" / "manifest.json").read_text())
+    assert manifest["settings"]["index"] == "gini"
+    chosen = columns["jfi" if number == 1 else "index"]
+    assert (chosen <= manifest["theta"]).all()
+    assert (number == 1) == (columns["jfi"].tolist() != jfi(totals(columns["rewards"])).tolist())
+
+
+@pytest.mark.parametrize("number", FORMATS[:-1])
+def test_an_unfinished_run_of_an_older_format_is_refused_with_its_command(number: int, tmp_path: Path) -> None:
+    run = of_format(number, tmp_path)
+    (run / "summary.json").unlink()
+    before = contents(run)
+    with pytest.raises(FairTestError) as caught:
+        RunFolder.resume(run)
+    assert f"was begun by an older FairTest (format {number}, now {FORMAT})" in str(caught.value)
+    assert "in a new folder: fairtest run --policy team" in str(caught.value)
+    assert {name: text for name, text in contents(run).items() if name != ".lock"} == before
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    run = of_format(3, tmp_path)
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "format": FORMAT + 1}))
+    for read in (RunFolder.resume, lambda path: load_failures(path / "failures.npz")):
+        with pytest.raises(
+            FairTestError, match=rf"newer FairTest \(format {FORMAT + 1}; this one reads up to {FORMAT}\)"
+        ):
+            read(run)
 
 
 # --- the run dies -------------------------------------------------------------------------------------
@@ -228,25 +627,47 @@ def endless(team: Path, run: Path) -> list[str]:
     return [*FAIRTEST, "run", "--policy", str(team), "--out", str(run), *options]
 
 
-def test_no_failure_is_lost_when_the_run_is_killed(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    child = subprocess.Popen(endless(policy_folder(tmp_path / "team"), run), stdout=subprocess.DEVNULL)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_tells_what_it_found_and_how_to_go_on(number: signal.Signals, tmp_path: Path) -> None:
+    run = tmp_path / "my run"
+    child = subprocess.Popen(endless(policy_folder(tmp_path / "team"), run), stderr=subprocess.PIPE, text=True)
     try:
         while len(announced(run)) < 4:
             assert child.poll() is None, "it ended by itself"
             time.sleep(0.005)
+        child.send_signal(number)
+        _, said = child.communicate(timeout=60)
     finally:
-        child.send_signal(signal.SIGKILL)
+        child.kill()
         child.wait()
-    entries = announced(run)
-    assert sum(entry["failures"] for entry in entries) >= 40
-    for entry in entries:
-        crc = entry.pop("crc")
-        assert crc == zlib.crc32(json.dumps(entry, sort_keys=True).encode())
-        assert saved_failures(run, entry["batch"]) == entry["failures"] == 10
-        assert (run / "batches" / f"{entry['batch']:05d}.npz").is_file()
-    assert json.loads((run / "manifest.json").read_text())["task"] == "spread"
-    assert not (run / "summary.json").exists()
+    assert child.returncode == 128 + number
+    assert "Traceback" not in said
+    entries, damaged = read_journal(run / "journal.jsonl")
+    assert not damaged
+    assert not list(run.rglob("*.tmp"))
+    failures = sum(entry["failures"] for entry in entries.values())
+    told = re.search(r"Stopped\. (\d+) unfair episodes are kept, of (\d+) that were executed \(budget 1000000\)", said)
+    assert told is not None, said
+    assert [int(count) for count in told.groups()] == [failures, 10 * len(entries)]
+    assert said.splitlines()[-1].split(maxsplit=3) == ["fairtest", "run", "--resume", shlex.quote(str(run))]
+    with RunFolder.resume(run) as resumed:
+        assert resumed.failure_count() == failures
+
+
+def test_a_run_that_is_stopped_before_it_began_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from epymarl_fairtest import run as runs
+    from epymarl_fairtest.cli import main
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runs, "make_engine", stop)
+    words = endless(policy_folder(tmp_path / "team"), tmp_path / "run")[len(FAIRTEST) :]
+    assert main(words) == 130
+    assert "Stopped before anything was executed." in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("limit", "file"), [(90_000, "batches/00000.npz"), (150, "manifest.json")])

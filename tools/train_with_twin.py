@@ -73,24 +73,37 @@ def as_batch(training: Training, episodes: Episodes) -> Any:
     data["avail_actions"][:] = 1
     actions = torch.from_numpy(np.maximum(episodes.actions, 0).astype(np.int64)).unsqueeze(-1)
     batch.update({"actions": actions}, ts=slice(0, episodes.limit), mark_filled=False)
-    data["reward"][:, :-1, 0] = torch.from_numpy(episodes.rewards.sum(axis=-1)).float()
+    common = training.args.common_reward
+    rewards = episodes.rewards.sum(axis=-1, keepdims=True) if common else episodes.rewards
+    data["reward"][:, :-1] = torch.from_numpy(rewards).float()
     last = np.arange(episodes.limit)[None, :] == episodes.length[:, None] - 1
     data["terminated"][:, :-1, 0] = torch.from_numpy(last.astype(np.uint8))
     return batch
 
 
 def forward_at_once(mac: Any) -> None:
-    """A controller without memory needs no loop over the steps: its first answer computes them all.
+    """The controller's answers for all steps of a batch, computed when the learner asks for the first one.
 
-    The learner asks the controller for one step after the other, 2 x 51 small products; the numbers are the same.
+    The host asks step by step, 2 x 51 small products per update. The numbers are the same up to rounding.
     """
+    agent = mac.agent
+
+    def all_steps(batch: Any) -> Any:
+        obs = batch["obs"]
+        ids = torch.eye(mac.n_agents).expand(*obs.shape[:2], -1, -1)
+        x = torch.relu(agent.fc1(torch.cat([obs, ids], dim=-1)))  # (episodes, steps, agents, hidden)
+        if not mac.args.use_rnn:
+            return agent.fc2(torch.relu(agent.rnn(x)))
+        cell, (episodes, steps, agents, hidden) = agent.rnn, x.shape
+        weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
+        x = x.transpose(0, 1).reshape(steps, episodes * agents, hidden)
+        h, _ = torch.gru(x, x.new_zeros(1, episodes * agents, hidden), weights, True, 1, 0.0, True, False, False)
+        return agent.fc2(h.view(steps, episodes, agents, hidden).transpose(0, 1))
 
     def forward(batch: Any, t: int, test_mode: bool = False) -> Any:
         if t == 0:
-            obs = batch["obs"]
-            ids = torch.eye(mac.n_agents).expand(*obs.shape[:2], -1, -1)
-            mac.all_steps = mac.agent(torch.cat([obs, ids], dim=-1), mac.hidden_states)[0]
-        return mac.all_steps[:, t]
+            mac.answers = all_steps(batch)
+        return mac.answers[:, t]
 
     mac.forward = forward
 
@@ -130,7 +143,7 @@ def main() -> None:
     changes = {name: yaml.safe_load(value) for name, value in (text.split("=", 1) for text in given.changes)}
     training = build_training(host, configuration(host, given.algorithm, given.env, {"seed": given.seed, **changes}))
     args = training.args
-    if not args.use_rnn and args.obs_agent_id and not args.obs_last_action:
+    if args.obs_agent_id and not args.obs_last_action:
         forward_at_once(training.mac)
         forward_at_once(training.learner.target_mac)
     collector, pool = Collector(training, given.seed), TrainingPool(given.pool, given.seed)

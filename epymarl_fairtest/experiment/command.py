@@ -28,7 +28,7 @@ STUDIES = ("rq1", "rq2", "rq3a", "rq3b", "rq3c")
 def add_study_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "study",
-        help="the paper's experiments on any teams: methods, ratios, ablations, with statistics and figures",
+        help="the paper's experiments on any teams, with statistics and figures",
         epilog="example: fairtest study rq1 --policies results/fairtest/RUN/policy --seeds 5 --preset quick --out out",
     )
     parser.add_argument(

@@ -24,6 +24,7 @@ FORMAT = 1
 DEFAULTS = {
     "confirm": 100,  # per cell, out of thousands: the twins are proven in every cell, too
     "workers": 1,  # the cells themselves run side by side
+    "report": False,  # nobody opens hundreds of pages
 }
 
 

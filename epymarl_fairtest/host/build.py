@@ -102,7 +102,7 @@ def build_training(host: Host, args: Any, runner_class: type | None = None) -> T
         "obs": {"vshape": info["obs_shape"], "group": "agents"},
         "actions": {"vshape": (1,), "group": "agents", "dtype": torch.long},
         "avail_actions": {"vshape": (info["n_actions"],), "group": "agents", "dtype": torch.int},
-        "reward": {"vshape": (1,)},
+        "reward": {"vshape": (1,) if getattr(args, "common_reward", True) else (args.n_agents,)},
         "terminated": {"vshape": (1,), "dtype": torch.uint8},
     }
     groups = {"agents": args.n_agents}

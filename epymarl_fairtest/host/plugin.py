@@ -376,6 +376,7 @@ class Plugin:
                 "host": self._host.name,
                 "algorithm": record.algorithm,
                 "key": record.key,
+                "env_args": record.env_args,
                 "policy_digest": digest(runner.mac.agent.state_dict()),
                 "training_pool": len(pool),
             },

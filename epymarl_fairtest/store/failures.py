@@ -6,8 +6,6 @@ restores each state of the prefix in a world and looks.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +14,49 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.episode import OPERATORS, Episodes
 from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.store.read import read_arrays, refuse_newer
 
 COPIED = ("states", "actions", "rewards", "q", "length", "root_seed", "stream", "shift", "start_step", "parent", "id")
 
 
 def load_failures(path: Path) -> Episodes:
     """The failures of a run, in the order in which they were found; `obs` holds nothing (B, T, N, 0)."""
+    refuse_newer(path.parent)
     try:
-        with np.load(path, allow_pickle=False) as file:
-            columns = {name: file[name] for name in file.files}
-            if not columns:
-                return _nothing()
-            operator = np.array([OPERATORS.index(name) for name in columns["operator"].tolist()], np.int8)
-            obs = np.empty((*columns["actions"].shape, 0), np.float32)
-            return Episodes(**{name: columns[name] for name in COPIED}, operator=operator, obs=obs)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise FairTestError(f"{str(path)!r} holds no failures of a FairTest run ({error}).") from error
+        columns = read_arrays(path, (*COPIED, "operator"))
+    except FairTestError as error:
+        raise FairTestError(f"{str(path)!r} holds no failures that can be read: {error}") from error
+    if not columns:
+        return _nothing()
+    if not _fit(columns):
+        raise FairTestError(f"{str(path)!r} holds no failures of a FairTest run: its arrays do not fit together.")
+    operator = np.array([OPERATORS.index(name) for name in columns["operator"].tolist()], np.int8)
+    obs = np.empty((*columns["actions"].shape, 0), np.float32)
+    return Episodes(**{name: columns[name] for name in COPIED}, operator=operator, obs=obs)
 
 
-def columns_of(path: Path) -> list[str]:
-    with np.load(path, allow_pickle=False) as file:
-        return list(file.files)
+def _fit(columns: dict[str, NDArray[Any]]) -> bool:
+    """Do these arrays describe failures, one per row?"""
+    if not columns.keys() >= {*COPIED, "operator"}:
+        return False
+    states, actions, rewards, q, *numbers = (columns[name] for name in COPIED)
+    rows, shape = columns["operator"].shape, actions.shape
+    start, length = columns["start_step"], columns["length"]
+    return (
+        len(rows) == 1
+        and set(columns["operator"].tolist()) <= set(OPERATORS)
+        and all(column.shape == rows and column.dtype.kind in "iu" for column in numbers)
+        and (states.dtype.kind, actions.dtype.kind, rewards.dtype.kind, q.dtype.kind) == ("f", "i", "f", "f")
+        and (len(shape), states.ndim, q.ndim) == (3, 3, 4)
+        and shape == rewards.shape == q.shape[:3]
+        and states.shape[:2] == (*rows, shape[1] + 1)
+        and bool(((start >= 0) & (start <= length) & (length <= shape[1])).all())
+    )
 
 
 def read_column(path: Path, name: str) -> NDArray[Any]:
     """One column of a file of failures."""
-    with np.load(path, allow_pickle=False) as file:
-        return file[name]
+    return read_arrays(path, (name,))[name]
 
 
 def _nothing() -> Episodes:

@@ -1,8 +1,8 @@
 """One run folder: manifest, journal, executed batches, failures, summary.
 
-Order of writing: a batch's failures first, then the batch, then its journal line. The journal is
-the commit: what it names is on disk. A failure is never deleted: `failures.npz` is complete before
-the parts it was joined from go.
+Order of writing: a batch's failures first, then the batch, then its journal line with the checksums of
+both. The journal is the commit: what it names is on disk. A failure is never deleted: `failures.npz` is
+complete before the parts it was joined from go, and what is damaged is moved to `damaged/`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import csv
 import io
 import json
 import os
-import zipfile
+import warnings
 import zlib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,27 +24,46 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.episode import OPERATORS, Episodes
 from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import jfi, totals
-from epymarl_fairtest.store.failures import columns_of, load_failures, read_column
-from epymarl_fairtest.store.write import cannot_write, write_arrays, write_atomically, write_columns, write_json
+from epymarl_fairtest.fairness import INDICES, Verdict, jfi, judge, totals
+from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, sealed, unsealed, verify
+from epymarl_fairtest.store.failures import load_failures, read_column
+from epymarl_fairtest.store.journal import Entry, append_journal, read_journal, write_journal
+from epymarl_fairtest.store.lock import FILE as LOCK_FILE
+from epymarl_fairtest.store.lock import Lock
+from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_newer
+from epymarl_fairtest.store.write import (
+    cannot_write,
+    json_bytes,
+    sync_folder,
+    write_arrays,
+    write_atomically,
+    write_columns,
+    write_json,
+)
 
-FORMAT = 2
 SCALARS = (
     "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi", "status",
 )  # fmt: skip
+RESULTS = ("journal.jsonl", "failures.npz", "failures.csv", "executions.npz", "evidence.npz")
+Warn = Callable[[str], None]
 
 
 class RunFolder:
-    """Writes one run. Made only once everything that can be checked beforehand was checked."""
+    """Writes one run. Made only once everything that can be checked beforehand was checked.
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.resumed = path, False
-        self._executed: dict[int, dict[str, Any]] = {}  # journal entries of batches that are on disk
+    It is locked for this process from then on; leaving it as a context (or finishing) lets others have it.
+    """
+
+    def __init__(self, path: Path, warn: Warn = warnings.warn) -> None:
+        self.path, self.resumed, self._warn = path, False, warn
+        self._journal: dict[int, Entry] = {}  # by number of the batch
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir()
+            self._lock = Lock(path)
             (path / "batches").mkdir()
             (path / "parts").mkdir()
+            sync_folder(path.parent)
         except FileExistsError as error:
             raise FairTestError(
                 f"The run folder {str(path)!r} already exists, and a run is never overwritten."
@@ -53,57 +73,122 @@ class RunFolder:
             raise cannot_write(path, error) from error
 
     @classmethod
-    def resume(cls, path: Path) -> RunFolder:
+    def resume(cls, path: Path, warn: Warn = warnings.warn) -> RunFolder:
         """An interrupted run: what its journal names is read back instead of being executed again."""
         if not (path / "manifest.json").is_file():
-            raise FairTestError(f"{str(path)!r} is no FairTest run: it holds no manifest.json.")
-        if (path / "summary.json").is_file():
-            raise FairTestError(f"The run {str(path)!r} is finished; there is nothing to resume.")
+            raise FairTestError(f"{str(path)!r} is no FairTest run that began: it holds no manifest.json.")
+        refuse_newer(path)
         folder = cls.__new__(cls)
-        folder.path, folder.resumed = path, True
-        entries = read_journal(path / "journal.jsonl")
-        folder._executed = {entry["batch"]: entry for entry in entries}
-        write_journal(path / "journal.jsonl", entries)  # a torn tail must not hurt the next line
+        folder.path, folder.resumed, folder._warn = path, True, warn
+        try:
+            folder._lock = Lock(path)
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        try:
+            folder._refuse_finished()
+            folder._read_journal()
+        except BaseException:
+            folder._lock.release()
+            raise
         return folder
 
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._lock.release()
+
+    def _refuse_finished(self) -> None:
+        if (self.path / "summary.json").is_file():
+            with contextlib.suppress(FairTestError, OSError):  # damaged, or taken away: then nothing else is
+                verify(self.path / "failures.npz")
+                self._clear()  # it may have been killed at the very end
+            self._lock.remove()
+            raise FairTestError(f"The run {str(self.path)!r} is finished; there is nothing to resume.")
+        manifest = self.manifest()
+        if manifest["format"] != FORMAT:
+            raise FairTestError(
+                f"The run {str(self.path)!r} was begun by an older FairTest (format {manifest['format']}, now {FORMAT})"
+                " and cannot be gone on with. The failures it found are in parts/, readable with numpy; make it again"
+                f" in a new folder: {manifest['command']}"
+            )
+
+    def _read_journal(self) -> None:
+        for left in self.path.rglob(".*.tmp"):  # what a killed process was writing
+            left.unlink()
+        for name in ("batches", "parts"):  # a copy may have left them out
+            (self.path / name).mkdir(exist_ok=True)
+        path = self.path / "journal.jsonl"
+        self._journal, damaged = read_journal(path)
+        if damaged:
+            aside = self._aside(path)
+            write_atomically(aside, lambda file: file.write(b"\n".join(damaged) + b"\n"))
+            self._warn(
+                f"{str(path)!r} has {len(damaged)} damaged lines, now in {str(aside)!r}. {len(self._journal)} batches"
+                " are known; the others are executed again."
+            )
+        self._write_journal()  # a torn tail must not hurt the next line
+
+    def _aside(self, path: Path) -> Path:
+        """A new place in damaged/ for this file."""
+        inside = path.relative_to(self.path)
+        folder, name = self.path / "damaged", "-".join(inside.parts)
+        folder.mkdir(exist_ok=True)
+        places = (folder / (f"{name}.{number}" if number else name) for number in range(10_000))
+        return next(place for place in places if not place.exists())
+
+    def _set_aside(self, path: Path, why: str) -> None:
+        aside = self._aside(path)
+        os.replace(path, aside)
+        self._warn(f"{str(path)!r} {why}; it was moved to {str(aside)!r}.")
+
+    # --- batches ---
+
     def load_batch(self, number: int) -> Episodes | None:
-        """The episodes of an executed batch, None if it was not executed (or its file is damaged)."""
-        if number not in self._executed:
+        """The episodes of an executed batch; None if it was not executed, or is damaged: it is executed again."""
+        entry = self._journal.get(number)
+        if entry is None or not self._is_whole(self._batch(number), entry["batch_checksum"]):
             return None
+        episodes = Episodes(**read_arrays(self._batch(number)))
+        part = self._part(number)
+        if entry["failures"] and not self._is_whole(part, entry["part_checksum"]):
+            found = self._failures_of(episodes)
+            if len(found["id"]) != entry["failures"]:
+                return None
+            write_arrays(part, found)
+            self._append({**entry, "part_checksum": checksum(part)})
+        return episodes
+
+    def _is_whole(self, path: Path, promised: int) -> bool:
+        """Is the file what the journal says? A damaged one is set aside."""
         try:
-            with np.load(self.path / "batches" / f"{number:05d}.npz", allow_pickle=False) as file:
-                return Episodes(**{name: file[name] for name in file.files})
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error):
-            # Execute it again; everything after it follows from it and is executed again as well.
-            self._executed = {n: entry for n, entry in self._executed.items() if n < number}
-            write_journal(self.path / "journal.jsonl", list(self._executed.values()))
-            return None
+            if checksum(path) == promised:
+                return True
+        except FileNotFoundError:
+            self._warn(f"{str(path)!r} is missing although the journal names it; it is made again.")
+            return False
+        except OSError:  # the disk cannot read it
+            pass
+        self._set_aside(path, "is damaged (its checksum is not the one in the journal) and made again")
+        return False
 
-    def remove_if_empty(self) -> None:
-        """Take the folder away again as long as nothing was written into it."""
-        for folder in (*self.path.iterdir(), self.path):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-
-    def write_manifest(self, manifest: dict[str, Any]) -> None:
-        write_json(self.path / "manifest.json", {"format": FORMAT, **manifest})
-
-    def manifest(self) -> dict[str, Any]:
-        try:
-            manifest = json.loads((self.path / "manifest.json").read_text())
-            manifest["settings"], manifest["seed"], manifest["command"], manifest["policy_digest"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise FairTestError(f"{str(self.path / 'manifest.json')!r} is damaged ({error!r}).") from error
-        return manifest
+    def _failures_of(self, episodes: Episodes) -> dict[str, NDArray[Any]]:
+        manifest = self.manifest()
+        index = INDICES[manifest["settings"]["index"]](totals(episodes.rewards))
+        failing = judge(index, manifest["theta"]) == Verdict.UNFAIR
+        return failure_arrays(episodes.take(failing), index[failing])
 
     def save_batch(
         self, number: int, purpose: str, episodes: Episodes, index: NDArray[np.float64], failing: NDArray[np.bool_]
     ) -> None:
         """Failures, then the batch, then the journal line that makes both count."""
-        if failing.any():
-            write_arrays(self._part(number), failure_arrays(episodes.take(failing), index[failing]))
-        batch = {name: getattr(episodes, name) for name in episodes.__dataclass_fields__}
-        write_arrays(self.path / "batches" / f"{number:05d}.npz", batch)
+        part, batch = self._part(number), self._batch(number)
+        found = failure_arrays(episodes.take(failing), index[failing]) if failing.any() else {}
+        if part.exists() and not _holds(part, found):  # of a process that was killed before it wrote the line
+            self._set_aside(part, "holds other failures than its batch gave when it was executed again")
+        if found:
+            write_arrays(part, found)
+        write_arrays(batch, {name: getattr(episodes, name) for name in episodes.__dataclass_fields__})
         self._append(
             {
                 "batch": number,
@@ -111,21 +196,32 @@ class RunFolder:
                 "episodes": len(episodes),
                 "steps": episodes.executed_steps(),
                 "failures": int(failing.sum()),
+                "batch_checksum": checksum(batch),
+                "part_checksum": checksum(part) if found else None,
             }
         )
 
     def _part(self, number: int) -> Path:
         return self.path / "parts" / f"{number:05d}.npz"
 
-    def _append(self, entry: dict[str, Any]) -> None:
-        path = self.path / "journal.jsonl"
-        try:
-            with open(path, "ab") as file:
-                file.write(journal_line(entry))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise cannot_write(path, error) from error
+    def _batch(self, number: int) -> Path:
+        return self.path / "batches" / f"{number:05d}.npz"
+
+    def _append(self, entry: Entry) -> None:
+        last = all(number < entry["batch"] for number in self._journal)
+        self._journal[entry["batch"]] = entry
+        if last:
+            append_journal(self.path / "journal.jsonl", entry)
+        else:
+            self._write_journal()
+
+    def _write_journal(self) -> None:
+        write_journal(self.path / "journal.jsonl", [self._journal[number] for number in sorted(self._journal)])
+
+    # --- what was found ---
+
+    def episode_count(self) -> int:
+        return sum(entry["episodes"] for entry in self._journal.values())
 
     def failure_count(self) -> int:
         return sum(count for _, count in self._parts())
@@ -142,13 +238,35 @@ class RunFolder:
 
     def _parts(self) -> list[tuple[Path, int]]:
         """The files that hold failures, and how many each holds."""
-        paths = sorted((self.path / "parts").glob("*.npz"))
-        return [(path, len(read_column(path, "id"))) for path in paths]
+        counts = [(number, self._journal[number]["failures"]) for number in sorted(self._journal)]
+        return [(self._part(number), count) for number, count in counts if count]
+
+    # --- beginning and end ---
+
+    def remove_if_empty(self) -> None:
+        """Take the folder away again as long as nothing was written into it."""
+        if {path.name for path in self.path.rglob("*")} == {LOCK_FILE, "batches", "parts"}:
+            self._clear()
+            self.path.rmdir()
+
+    def write_manifest(self, manifest: dict[str, Any]) -> None:
+        write_json(self.path / "manifest.json", sealed({"format": FORMAT, **manifest}))
+
+    def manifest(self) -> dict[str, Any]:
+        try:
+            content = (self.path / "manifest.json").read_bytes()
+            manifest = json.loads(content)
+            if manifest["format"] >= 3:
+                manifest = unsealed(content)
+            manifest["settings"], manifest["seed"], manifest["command"], manifest["policy_digest"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise FairTestError(f"{str(self.path / 'manifest.json')!r} is damaged ({error!r}).") from error
+        return manifest
 
     def join_failures(self, status: NDArray[np.str_]) -> None:
         """All failures into one file and one table, with what their confirmation gave."""
         paths = [path for path, _ in self._parts()]
-        names = columns_of(paths[0]) if paths else ()
+        names = list(read_arrays(paths[0])) if paths else []
         columns: dict[str, list[Any]] = {name: [partial(read_column, path, name) for path in paths] for name in names}
         if paths:
             columns["status"] = [lambda: status]
@@ -162,36 +280,35 @@ class RunFolder:
         write_arrays(self.path / "evidence.npz", evidence, compressed=True)
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """The summary, and only then drop what failures.npz was made from."""
+        """The checksums, the summary, and only then drop what failures.npz was made from."""
+        joined = {path for path, _ in self._parts()}
+        for path in (self.path / "parts").glob("*.npz"):
+            if path not in joined:
+                self._set_aside(path, "holds failures of a batch that the journal does not name")
+        files = {name: checksum(self.path / name) for name in RESULTS if (self.path / name).is_file()}
+        files["summary.json"] = zlib.crc32(json_bytes(summary))
+        write_json(self.path / CHECKSUMS, sealed({"files": files}))
         write_json(self.path / "summary.json", summary)
-        for folder in ("parts", "batches"):
-            for path in (self.path / folder).glob("*.npz"):
+        self._clear()
+
+    def _clear(self) -> None:
+        for folder in (self.path / "parts", self.path / "batches"):
+            for path in folder.iterdir() if folder.is_dir() else ():
                 path.unlink()
-            (self.path / folder).rmdir()
+            if folder.is_dir():
+                folder.rmdir()
+        self._lock.remove()
 
 
-def journal_line(entry: dict[str, Any]) -> bytes:
-    body = json.dumps(entry, sort_keys=True)
-    return json.dumps({**entry, "crc": zlib.crc32(body.encode())}, sort_keys=True).encode() + b"\n"
-
-
-def read_journal(path: Path) -> list[dict[str, Any]]:
-    """The entries up to the first that is torn or damaged."""
-    entries: list[dict[str, Any]] = []
-    for line in path.read_bytes().splitlines() if path.is_file() else []:
-        try:
-            entry = json.loads(line)
-            del entry["crc"]
-        except (ValueError, KeyError, TypeError):
-            break
-        if journal_line(entry) != line + b"\n":  # written again it has the right checksum
-            break
-        entries.append(entry)
-    return entries
-
-
-def write_journal(path: Path, entries: list[dict[str, Any]]) -> None:
-    write_atomically(path, lambda file: file.write(b"".join(journal_line(entry) for entry in entries)))
+def _holds(path: Path, arrays: dict[str, NDArray[Any]]) -> bool:
+    """Does the file hold exactly these arrays?"""
+    try:
+        found = read_arrays(path)
+    except FairTestError:
+        return False
+    return found.keys() == arrays.keys() and all(
+        (found[name].dtype, found[name].tobytes()) == (array.dtype, array.tobytes()) for name, array in arrays.items()
+    )
 
 
 def failure_arrays(episodes: Episodes, index: NDArray[np.float64]) -> dict[str, NDArray[Any]]:

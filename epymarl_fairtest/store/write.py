@@ -63,9 +63,13 @@ def copy_atomically(source: Path, target: Path) -> None:
     write_atomically(target, lambda file: file.write(content))
 
 
+def json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, allow_nan=False) + "\n").encode()
+
+
 def write_json(path: Path, value: Any) -> None:
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-    write_atomically(path, lambda file: file.write(text.encode()))
+    text = json_bytes(value)
+    write_atomically(path, lambda file: file.write(text))
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,0 +1,275 @@
+"""`fairtest replay`: failures of a finished run once more in the real environment, compared bit for bit, and drawn.
+
+What is drawn is the replay: where it agrees, it is the failure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.errors import FairTestError
+
+if TYPE_CHECKING:
+    from epymarl_fairtest.config import Settings
+    from epymarl_fairtest.episode import Episodes
+    from epymarl_fairtest.report.scenes import Scene
+    from epymarl_fairtest.run import Subject
+
+MOST_UNFAIR = 5  # failures, where the user names none
+Index = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Where two episodes part."""
+
+    step: int
+    field: str  # states, length, actions or rewards
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of one failure."""
+
+    id: int
+    index: float
+    operator: str
+    start_step: int
+    root_seed: int
+    agrees: bool
+    differs: Difference | None
+    index_now: float | None  # None: nobody received anything
+
+
+def add_replay_parser(subparsers: Any) -> None:
+    parser = subparsers.add_parser(
+        "replay",
+        help="execute failures again in the real environment, and draw them",
+        epilog="example: fairtest replay runs/1 4711 --gif",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument(
+        "ids", nargs="*", type=int, metavar="ID",
+        help=f"failures, right after RUN: column id of failures.csv (the {MOST_UNFAIR} most unfair of different roots)",
+    )  # fmt: skip
+    parser.add_argument("--gif", action="store_true", help="write replay-ID.gif")
+    parser.add_argument("--png", action="store_true", help="write replay-ID.png: one still with the agents' whole ways")
+    parser.add_argument("--show", action="store_true", help="open the still in a viewer")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write them (RUN/report/replays)")
+    parser.add_argument("--policy", type=Path, metavar="DIR", help="the team, or another one for comparison")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(func=replay_failures)
+
+
+def replay_failures(args: Namespace) -> int:
+    from epymarl_fairtest.config import settings
+    from epymarl_fairtest.fairness import INDICES
+    from epymarl_fairtest.report.scenes import scene_of
+    from epymarl_fairtest.store.failures import load_failures
+
+    if args.show and not display():
+        raise FairTestError(
+            "--show needs a display, and there is none here (neither DISPLAY nor WAYLAND_DISPLAY is set)."
+            " Write files instead, with --gif or --png."
+        )
+    manifest = finished_run(args.run)
+    chosen = settings(manifest["settings"])
+    index = INDICES[chosen.index]
+    failures = _meant(args.run, load_failures(args.run / "failures.npz"), args.ids, index)
+    subject = _subject(args.run, manifest, chosen, args.policy, failures)
+    again = _executed(failures, subject, chosen)
+    replayed = compare(failures, again, index)
+    kinds = [kind for kind in ("gif", "png", "show") if getattr(args, kind)]
+    rows = range(len(again)) if kinds else ()
+    scenes = [scene_of(subject.task, again, row, chosen.index, manifest["theta"]) for row in rows]
+    files = _draw(scenes, kinds, args.out or args.run / "report" / "replays")
+    agree = all(one.agrees for one in replayed)
+    if args.json:
+        told = {"agree": agree, "replays": [asdict(one) for one in replayed], "files": [str(file) for file in files]}
+        print(json.dumps(told))
+    else:
+        print("\n".join([table(replayed), *map(str, files)]))
+    return 0 if agree else 1
+
+
+# --- the run ------------------------------------------------------------------------------------------
+
+
+def finished_run(path: Path) -> dict[str, Any]:
+    """The manifest of a run that is over."""
+    if not (path / "manifest.json").is_file():
+        raise FairTestError(f"{str(path)!r} is no FairTest run: it holds no manifest.json. Name a run's own folder.")
+    if not (path / "summary.json").is_file():
+        raise FairTestError(
+            f"The run {str(path)!r} is not finished: it holds no summary.json. Go on with it first:"
+            f" fairtest run --resume {path}"
+        )
+    try:
+        manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text())
+        {**manifest["settings"]}, float(manifest["theta"]), manifest["policy_digest"], manifest["task"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise FairTestError(f"{str(path / 'manifest.json')!r} is damaged ({error!r}).") from error
+    return manifest
+
+
+def team_folder(path: Path, manifest: dict[str, Any]) -> Path | None:
+    """Where the team of a run is: beside its results, or where it was then."""
+    places = [path / "policy", *([Path(manifest["policy"])] if manifest.get("policy") else [])]
+    return next((place for place in places if (place / "agent.th").is_file()), None)
+
+
+def _meant(path: Path, failures: Episodes, ids: list[int], index: Index) -> Episodes:
+    """The failures with these ids, or the most unfair ones."""
+    from epymarl_fairtest.fairness import totals
+    from epymarl_fairtest.report.gallery import worst
+
+    if not len(failures):
+        raise FairTestError(f"The run {str(path)!r} found no failures: there is nothing to replay.")
+    if not ids:
+        return failures.take(worst(index(totals(failures.rewards)), MOST_UNFAIR, failures.root_seed))
+    known = {number: row for row, number in enumerate(failures.id.tolist())}
+    for number in ids:
+        if number not in known:
+            near = sorted(known, key=lambda other: (abs(other - number), other))[:2]
+            raise FairTestError(
+                f"{number} is not a failure of {str(path)!r}; its {len(known)} failures have ids from {min(known)} to"
+                f" {max(known)}, the nearest to it {' and '.join(map(str, sorted(near)))}. The column id of"
+                f" {str(path / 'failures.csv')!r} lists them."
+            )
+    return failures.take([known[number] for number in dict.fromkeys(ids)])
+
+
+def _subject(path: Path, manifest: dict[str, Any], chosen: Settings, given: Path | None, failures: Episodes) -> Subject:
+    """The team that was tested, or the one that was asked for, in an environment that the failures fit."""
+    from epymarl_fairtest.subject import saved_subject
+
+    folder = given or team_folder(path, manifest)
+    if folder is None:
+        raise FairTestError(f"The team of {str(path)!r} is not where it was; give its folder with --policy.")
+    subject = saved_subject(folder, chosen.allocation)
+    here = (subject.task.name, subject.limit, subject.task.n_agents, subject.policy.n_actions, subject.task.state_size)
+    there = (manifest["task"], failures.limit, *failures.q.shape[2:], failures.states.shape[-1])
+    names = ("task", "time limit", "agents", "actions", "numbers of a state")
+    unlike = [f"{name} {a} here and {b} there" for name, a, b in zip(names, here, there, strict=True) if a != b]
+    if unlike:
+        raise FairTestError(
+            f"The team in {str(folder)!r} plays in another environment than {str(path)!r} was made in:"
+            f" {', '.join(unlike)}. Give the right folder with --policy."
+        )
+    if subject.origin["policy_digest"] != manifest["policy_digest"]:
+        if given is None:
+            raise FairTestError(
+                f"The team in {str(folder)!r} is not the one that {str(path)!r} tested (other weights). Give the right"
+                " folder with --policy; named there, another team is replayed from the same starts."
+            )
+        print(
+            f"fairtest: {str(folder)!r} is another team than {str(path)!r} tested (other weights): it starts where the"
+            " failures did and acts by itself.",
+            file=sys.stderr,
+        )
+    return subject
+
+
+def _executed(failures: Episodes, subject: Subject, chosen: Settings) -> Episodes:
+    from epymarl_fairtest.confirm import replay
+    from epymarl_fairtest.run import real_engine
+
+    again = replay(failures, real_engine(subject, chosen), restorable=subject.task.restorable)
+    # Where nothing can be restored a replay begins with the first step, whatever was executed then.
+    return replace(again, id=failures.id, start_step=failures.start_step)
+
+
+# --- the result ---------------------------------------------------------------------------------------
+
+
+def compare(failures: Episodes, again: Episodes, index: Index) -> list[Replayed]:
+    from epymarl_fairtest.confirm import agrees
+    from epymarl_fairtest.episode import OPERATORS
+    from epymarl_fairtest.fairness import totals
+
+    same, before, now = agrees(failures, again), index(totals(failures.rewards)), index(totals(again.rewards))
+    return [
+        Replayed(
+            int(failures.id[row]),
+            float(before[row]),
+            OPERATORS[failures.operator[row]],
+            int(failures.start_step[row]),
+            int(failures.root_seed[row]),
+            bool(same[row]),
+            None if same[row] else first_difference(failures, again, row),
+            None if np.isnan(now[row]) else float(now[row]),
+        )
+        for row in range(len(failures))
+    ]
+
+
+def first_difference(stored: Episodes, again: Episodes, row: int) -> Difference:
+    """The first step at which the two, which do differ, are not the same; a state is the one before its step."""
+    lengths = int(stored.length[row]), int(again.length[row])
+    found = [(min(lengths), "length")] if lengths[0] != lengths[1] else []
+    for name in ("states", "actions", "rewards"):
+        unlike = getattr(stored, name)[row] != getattr(again, name)[row]
+        if unlike.any():
+            found.append((int(unlike.reshape(len(unlike), -1).any(axis=1).argmax()), name))
+    order = ("states", "length", "actions", "rewards")  # within a step, what comes first explains the rest
+    return Difference(*min(found, key=lambda one: (one[0], order.index(one[1]))))
+
+
+def table(replayed: list[Replayed]) -> str:
+    """One line per failure."""
+    rows = [("id", "index", "operator", "from step", "root seed", "agrees")]
+    for one in replayed:
+        now = "undefined" if one.index_now is None else f"{one.index_now:.3f}"
+        told = (
+            f"no: other {one.differs.field} from step {one.differs.step} on, index now {now}" if one.differs else "yes"
+        )
+        rows.append((str(one.id), f"{one.index:.3f}", one.operator, str(one.start_step), str(one.root_seed), told))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    lines = ["  " + "  ".join([*(f"{v:>{w}}" for v, w in zip(row, widths, strict=False)), row[5]]) for row in rows]
+    agree = sum(one.agrees for one in replayed)
+    lines.append(f"{agree} of {len(replayed)} failures came out the same in the real environment, bit for bit.")
+    return "\n".join(lines)
+
+
+# --- the pictures -------------------------------------------------------------------------------------
+
+
+def display() -> bool:
+    """Can a window be opened here?"""
+    return sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
+
+
+def _draw(scenes: list[Scene], kinds: list[str], out: Path) -> list[Path]:
+    """Files of these kinds, and windows for `show`; gives the files."""
+    from epymarl_fairtest.report import drawing
+    from epymarl_fairtest.store.write import cannot_write, write_atomically
+
+    files = []
+    for scene, kind in itertools.product(scenes, kinds):
+        if kind == "show":
+            if not drawing.show(scene):
+                raise FairTestError("--show found no program that opens pictures; write files with --gif or --png.")
+            continue
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(out, error) from error
+        files.append(out / f"replay-{scene.id}.{kind}")
+        write_atomically(files[-1], partial(_fill, drawing.gif(scene) if kind == "gif" else drawing.png(scene)))
+    return files
+
+
+def _fill(content: bytes, file: BinaryIO) -> None:
+    file.write(content)

@@ -1,0 +1,310 @@
+"""Scenes as pictures: the field on the left, what each agent has received on the right.
+
+Knows Pillow and scenes. Drawn twice as large and reduced, which smooths edges; measures below are those of the result.
+"""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont, ImageShow
+
+from epymarl_fairtest.fairness import Verdict, judge
+from epymarl_fairtest.report.scenes import Body, Scene
+
+AGENTS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # told apart by everyone
+INK, FAINT, STONE, LINES, PAPER, GOLD = "#22272B", "#5F6870", "#C9CFD5", "#D5DADF", "#FFFFFF", "#F0E442"
+WIDTH, HEIGHT = 480, 346
+FIELD = (8, 34, 312, 338)  # left, top, right, bottom
+PANEL = (326, 34, 472, 338)
+FINE = 2  # pixels drawn per pixel of the result
+FADING = 16  # steps until a trail is as faint as it gets
+FRAME, PAUSE = 120, 2500  # milliseconds per step, and at the end
+
+Point = tuple[float, float]
+
+
+def frame(scene: Scene, step: int) -> Image.Image:
+    """The scene after `step` steps."""
+    return _Painter(scene).frame(step)
+
+
+def png(scene: Scene) -> bytes:
+    """One still: the end, with whole trails."""
+    file = io.BytesIO()
+    _Painter(scene).frame(scene.steps, whole=True).save(file, "PNG", optimize=True)
+    return file.getvalue()
+
+
+def gif(scene: Scene) -> bytes:
+    """One frame per step and one before the first; the last one stays."""
+    painter, palette = _Painter(scene), _palette(min(scene.received.shape[1], len(AGENTS)))
+    first, *others = [
+        painter.frame(step).quantize(palette=palette, dither=Image.Dither.NONE) for step in range(scene.steps + 1)
+    ]
+    file, waits = io.BytesIO(), [FRAME] * scene.steps + [PAUSE]
+    # optimize leaves out what did not change since the frame before: a third of the bytes
+    first.save(file, "GIF", save_all=True, append_images=others, duration=waits, loop=0, optimize=True)
+    return file.getvalue()
+
+
+def show(scene: Scene) -> bool:
+    """Open the still in the desktop's viewer; is there one?"""
+    return bool(ImageShow.show(_Painter(scene).frame(scene.steps, whole=True), f"failure {scene.id}"))
+
+
+def colour(agent: int) -> str:
+    return AGENTS[agent % len(AGENTS)]
+
+
+def worse_off(received: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Who ends nearer to the least that anyone received than to the most; nobody where all received the same."""
+    return received - received.min() < received.max() - received
+
+
+class _Painter:
+    """Everything about a scene that no step changes, drawn once."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.agents = [body for body in scene.bodies if body.role == "agent"]
+        self.worse = worse_off(scene.received[-1])
+        left, top, right, bottom = FIELD
+        spans = scene.high - scene.low
+        self.scale = min((right - left) / spans[0], (bottom - top) / spans[1])
+        self.corner = (left, top + self.scale * spans[1])
+        self.backdrop = self._backdrop()
+
+    # --- the frame ------------------------------------------------------------------------------------
+
+    def frame(self, step: int, whole: bool = False) -> Image.Image:
+        pen = _Pen(self.backdrop.copy())
+        if self.scene.kind == "none":
+            self._curves(pen, step)
+        else:
+            self._field(pen, step, whole)
+        self._account(pen, step)
+        return pen.image.reduce(FINE)
+
+    def _backdrop(self) -> Image.Image:
+        scene = self.scene
+        pen = _Pen(Image.new("RGB", (FINE * WIDTH, FINE * HEIGHT), PAPER))
+        told = f"failure {scene.id} · seed {scene.root_seed}"
+        pen.text((8, 17), told, 13, INK, "lm")
+        wide = pen.width(scene.happened, 13)
+        pen.text((WIDTH - 8, 17), scene.happened, 13, INK, "rm")
+        if scene.changed:
+            _changed(pen, (WIDTH - 18 - wide, 17), 6)
+        if scene.kind == "grid":
+            for x in np.arange(scene.low[0], scene.high[0] + 1):
+                pen.line([self._at((x, scene.low[1])), self._at((x, scene.high[1]))], LINES, 1)
+            for y in np.arange(scene.low[1], scene.high[1] + 1):
+                pen.line([self._at((scene.low[0], y)), self._at((scene.high[0], y))], LINES, 1)
+        elif scene.kind == "plane":
+            pen.box(*self._at((-1, 1)), *self._at((1, -1)), outline=LINES)
+        pen.box(*FIELD, outline=FAINT)
+        return pen.image
+
+    def _at(self, place: Any) -> Point:
+        """Where on the picture a place of the field is."""
+        low, (left, bottom) = self.scene.low, self.corner
+        return left + self.scale * float(place[0] - low[0]), bottom - self.scale * float(place[1] - low[1])
+
+    # --- the field ------------------------------------------------------------------------------------
+
+    def _field(self, pen: _Pen, step: int, whole: bool) -> None:
+        scene = self.scene
+        for body in scene.bodies:
+            if body.role != "agent":
+                self._thing(pen, body, step)
+        for n, body in enumerate(self.agents):
+            self._trail(pen, n, body, step, whole)
+        if scene.changed and step >= scene.start_step:
+            for body in self.agents:
+                _changed(pen, self._at(body.at[scene.start_step]), 6)
+        for n, body in sorted(enumerate(self.agents), key=lambda one: self.worse[one[0]]):  # these on top
+            self._agent(pen, n, body, step)
+
+    def _thing(self, pen: _Pen, body: Body, step: int) -> None:
+        x, y = self._at(body.at[step])
+        radius = self.scale * body.radius
+        if body.role == "landmark":  # a target to be covered
+            radius = max(3.2 * radius, 12)  # to be seen around the agent that covers it
+            pen.box(x - radius, y - radius, x + radius, y + radius, outline=INK, width=1.5)
+            pen.line([(x - 5, y), (x + 5, y)], INK, 1.5)
+            pen.line([(x, y - 5), (x, y + 5)], INK, 1.5)
+        elif body.role == "obstacle":
+            pen.disc((x, y), radius, STONE, FAINT, 1)
+        elif body.role == "prey":
+            radius = max(radius, 8)
+            corners = [(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)]
+            pen.line([self._at(place) for place in body.at[: step + 1]], STONE, 1.5)
+            pen.shape(corners, GOLD, INK)
+            pen.text((x, y + radius + 8), body.label, 12, INK, "mm", PAPER)
+        elif body.present[step]:
+            pen.box(x - radius, y - radius, x + radius, y + radius, fill=GOLD, outline=INK)
+            pen.text((x, y), body.label, 14, INK, "mm")
+        else:  # food that is gone
+            pen.line([(x - 4, y - 4), (x + 4, y + 4)], FAINT, 1)
+            pen.line([(x - 4, y + 4), (x + 4, y - 4)], FAINT, 1)
+
+    def _trail(self, pen: _Pen, n: int, body: Body, step: int, whole: bool) -> None:
+        """The way so far, fading with age; thin where it is the parent's."""
+        beside = 3.0 * (n - (len(self.agents) - 1) / 2) if self.scene.kind == "grid" else 0.0
+        points = [(x + beside, y + beside) for x, y in map(self._at, body.at[: step + 1])]
+        for t in range(step):
+            age = (step - t) / max(step, 1) if whole else min((step - t) / FADING, 1.0)
+            width = 1.5 if t < self.scene.start_step else 3
+            pen.line(points[t : t + 2], _mixed(colour(n), PAPER, round(12 * age)), width)
+        if whole:
+            pen.disc(points[0], 3, PAPER, colour(n), 1.5)
+
+    def _agent(self, pen: _Pen, n: int, body: Body, step: int) -> None:
+        x, y = self._at(body.at[step])
+        radius = max(self.scale * body.radius, 9)
+        if self.worse[n]:
+            pen.disc((x, y), radius + 4, None, INK, 2)
+        pen.disc((x, y), radius, colour(n), PAPER, 1)
+        pen.text((x, y), body.label, 14, PAPER, "mm")
+        if body.level is not None:
+            pen.disc((x + radius - 2, y + radius - 2), 7, PAPER, INK, 1)
+            pen.text((x + radius - 2, y + radius - 2), str(body.level), 11, INK, "mm")
+        gained = self.scene.received[step, n] - self.scene.received[max(step - 1, 0), n]
+        if self.scene.kind == "grid" and gained > 0:
+            pen.text((x, y - radius - 9), f"+{gained:.2g}", 13, INK, "mm", PAPER)
+
+    # --- the accounts ---------------------------------------------------------------------------------
+
+    def _account(self, pen: _Pen, step: int) -> None:
+        scene, (left, top, _, bottom) = self.scene, PANEL
+        pen.text((left, top + 8), f"step {step} of {scene.steps}", 15, INK, "lm")
+        pen.text((left, top + 29), f"fairness {_index(scene.course[step])}", 15, INK, "lm")
+        if scene.theta is not None:
+            pen.text((left, top + 48), f"unfair up to {scene.theta:.2f}", 12, FAINT, "lm")
+        best = " (0 is best)" if scene.received.min() < 0 >= scene.received.max() else ""
+        pen.text((left, top + 74), f"received so far{best}", 12, FAINT, "lm")
+        self._bars(pen, scene.received[step], top + 84, bottom - 44)
+        verdict = "" if scene.theta is None else Verdict(judge(scene.course[-1:], scene.theta)[0]).name.lower() + ", "
+        pen.text((left, bottom - 28), f"ends {verdict}{_index(scene.index)}", 15, INK, "lm")
+        names = [str(n + 1) for n in np.flatnonzero(self.worse)]
+        if names:
+            told = f"agent {names[0]}" if len(names) == 1 else "agents " + ", ".join(names)
+            pen.disc((left + 7, bottom - 9), 6, None, INK, 2)
+            pen.text((left + 19, bottom - 9), f"worse off: {told}", 12, INK, "lm")
+
+    def _bars(self, pen: _Pen, received: NDArray[np.float64], top: float, bottom: float) -> None:
+        """Up is more and down is less; the scale is that of the whole episode."""
+        (left, _, right, _), count = PANEL, len(received)
+        least, most = min(self.scene.received.min(), 0.0), max(self.scene.received.max(), 0.0)
+        levels = [body.level for body in self.agents if body.level is not None]
+        top, bottom = top + 20, bottom - (20 if least < 0 else 38 if levels else 24)
+        scale = (bottom - top) / ((most - least) or 1.0)
+        zero, wide = bottom + scale * least, (right - left) / count
+        pen.line([(left, zero), (right, zero)], INK, 1)
+        for n, value in enumerate(received.tolist()):
+            middle, end, half = left + (n + 0.5) * wide, zero - scale * value, min(0.36 * wide, 22)
+            bar = (middle - half, min(end, zero), middle + half, max(end, zero))
+            pen.box(*bar, fill=colour(n), outline=INK if self.worse[n] else None, width=2)
+            down = -1 if value < 0 or (value == 0 and least < 0) else 1
+            pen.text((middle, end - 10 * down), _number(value), 12 if count < 4 else 10, INK, "mm")
+            pen.disc((middle, zero + 13 * down), 9, colour(n), None, 0)
+            pen.text((middle, zero + 13 * down), str(n + 1), 13, PAPER, "mm")
+            if levels and down > 0:
+                pen.text((middle, zero + 30), f"level {levels[n]}", 11, FAINT, "mm")
+
+    def _curves(self, pen: _Pen, step: int) -> None:
+        """Where nothing is known of places: what was received over time."""
+        scene, (left, top, right, bottom) = self.scene, FIELD
+        low, high = min(scene.received.min(), 0.0), max(scene.received.max(), 0.0)
+        across, up = (right - left - 50) / max(scene.steps, 1), (bottom - top - 50) / ((high - low) or 1.0)
+
+        def at(t: int, value: float) -> Point:
+            return left + 20 + across * t, bottom - 25 - up * (value - low)
+
+        pen.line([at(0, 0), at(scene.steps, 0)], LINES, 1)
+        pen.text((right - 8, top + 12), "received, step by step", 12, FAINT, "rm")
+        if scene.changed:
+            pen.line([at(scene.start_step, low), at(scene.start_step, high)], FAINT, 1)
+        for n, values in enumerate(scene.received[: step + 1].T.tolist()):
+            points = [at(t, value) for t, value in enumerate(values)]
+            pen.line(points, colour(n), 3)
+            pen.disc(points[-1], 9, colour(n), INK if self.worse[n] else PAPER, 2)
+            pen.text(points[-1], str(n + 1), 13, PAPER, "mm")
+
+
+class _Pen:
+    """Draws in the measures of the result on a picture FINE times as large."""
+
+    def __init__(self, image: Image.Image) -> None:
+        self.image, self._draw = image, ImageDraw.Draw(image)
+
+    def line(self, points: list[Point], fill: str, width: float) -> None:
+        if len(points) > 1:
+            self._draw.line([(FINE * x, FINE * y) for x, y in points], fill, round(FINE * width), "curve")
+
+    def disc(self, at: Point, radius: float, fill: str | None, outline: str | None, width: float) -> None:
+        (x, y), radius = (FINE * at[0], FINE * at[1]), FINE * radius
+        self._draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill, outline, round(FINE * width))
+
+    def box(
+        self, left: float, top: float, right: float, bottom: float, *,
+        fill: str | None = None, outline: str | None = None, width: float = 1,
+    ) -> None:  # fmt: skip
+        corners = (FINE * left, FINE * top, FINE * right, FINE * bottom)
+        self._draw.rectangle(corners, fill, outline, round(FINE * width))
+
+    def shape(self, corners: list[Point], fill: str, outline: str) -> None:
+        self._draw.polygon([(FINE * x, FINE * y) for x, y in corners], fill, outline, FINE)
+
+    def text(self, at: Point, told: str, size: int, fill: str, anchor: str, around: str | None = None) -> None:
+        edge = {} if around is None else {"stroke_width": 2 * FINE, "stroke_fill": around}
+        self._draw.text((FINE * at[0], FINE * at[1]), told, fill, _font(FINE * size), anchor, **edge)  # type: ignore[arg-type]
+
+    def width(self, told: str, size: int) -> float:
+        return self._draw.textlength(told, _font(FINE * size)) / FINE
+
+
+def _changed(pen: _Pen, at: Point, radius: float) -> None:
+    """The sign of a mutation or a splice: a ring with a cross."""
+    x, y = at
+    inner = 0.7 * radius
+    pen.disc(at, radius, PAPER, INK, 1.5)
+    pen.line([(x - inner, y - inner), (x + inner, y + inner)], INK, 1.5)
+    pen.line([(x - inner, y + inner), (x + inner, y - inner)], INK, 1.5)
+
+
+@cache
+def _font(size: int) -> Any:
+    """Pillow's own: no font need be installed."""
+    return ImageFont.load_default(size)
+
+
+@cache
+def _mixed(name: str, other: str, share: int) -> str:
+    """`share` sixteenths of the other colour: more shades would not be seen, and cost bytes."""
+    parts = [(int(name[i : i + 2], 16), int(other[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(one + (two - one) * share / 16):02X}" for one, two in parts)
+
+
+@cache
+def _palette(agents: int) -> Image.Image:
+    """The colours that are used, and some between those that touch."""
+    names = [PAPER, LINES, STONE, FAINT, INK, _mixed(LINES, PAPER, 8)]
+    pairs = [(INK, PAPER), (GOLD, INK), (GOLD, PAPER), *((name, PAPER) for name in AGENTS[:agents])]
+    names += [_mixed(one, two, share) for one, two in pairs for share in range(0, 16, 2)]
+    names += [_mixed(name, INK, share) for name in AGENTS[:agents] for share in (5, 11)]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([int(name[i : i + 2], 16) for name in names for i in (1, 3, 5)])
+    return palette
+
+
+def _index(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.2f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

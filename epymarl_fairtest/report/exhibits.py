@@ -1,0 +1,72 @@
+"""The gallery of a run: the most unfair failures and those that stand for all, each as scene, film and still."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.report import drawing
+from epymarl_fairtest.report.gallery import representative, worst
+from epymarl_fairtest.report.reading import Record
+from epymarl_fairtest.report.scenes import Scene, scene_of
+from epymarl_fairtest.report.stage import task_of
+from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.tasks.base import Task
+
+EACH = 5  # most unfair ones, and as many representative ones
+LONGEST = 120  # steps; films of longer episodes would outweigh the rest of the page
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    scene: Scene
+    film: bytes | None  # GIF; None for a long episode
+    still: bytes  # PNG
+
+    @property
+    def worse(self) -> list[bool]:
+        """Which agents end nearer to the least than to the most."""
+        found: list[bool] = drawing.worse_off(self.scene.received[-1]).tolist()
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """What the player needs."""
+        scene = self.scene
+        return scene.as_json() | {"changed": scene.changed, "happened": scene.happened, "worse": self.worse}
+
+
+@dataclass(frozen=True)
+class Gallery:
+    worst: list[Exhibit]
+    representative: list[Exhibit]
+    placed: bool  # are the agents' places known?
+
+    @property
+    def all(self) -> list[Exhibit]:
+        return self.worst + self.representative
+
+
+def gallery_of(record: Record, task: Task | None = None) -> Gallery:
+    """`task` spares making it again; failures that a replay did not confirm are not shown."""
+    if not record.failures:
+        return Gallery([], [], False)
+    episodes = load_failures(record.path / "failures.npz")
+    task = task or task_of(record.path, record.manifest, episodes)
+    stable = np.flatnonzero(record.failures["status"] != "unstable")
+    lowest = stable[worst(record.failures["index"][stable], EACH, record.failures["root_seed"][stable])]
+    others = np.setdiff1d(stable, lowest)
+    typical = others[representative(task, episodes.take(others), EACH)] if len(others) else others
+
+    def exhibits(rows: NDArray[np.int64]) -> list[Exhibit]:
+        index = str(record.summary.get("index", "jfi"))
+        return [exhibit(scene_of(task, episodes, row, index, record.theta)) for row in rows.tolist()]
+
+    shown = Gallery(exhibits(lowest), exhibits(typical), False)
+    return Gallery(shown.worst, shown.representative, any(one.scene.kind != "none" for one in shown.all))
+
+
+def exhibit(scene: Scene) -> Exhibit:
+    return Exhibit(scene, drawing.gif(scene) if scene.steps <= LONGEST else None, drawing.png(scene))

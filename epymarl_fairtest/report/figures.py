@@ -1,0 +1,374 @@
+"""The figures of a run's page: the view's numbers as SVG text. Knows matplotlib's objects, never pyplot's state.
+
+Colours are names that the page's style sheet gives a meaning, so that one drawing is readable in light and in dark. The
+same view gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter, StrMethodFormatter
+
+from epymarl_fairtest.report.drawing import colour
+from epymarl_fairtest.report.view import Coverage, Group, Link, Round, View
+from epymarl_fairtest.report.wording import agent, coverage_label, percent, threshold
+
+# Stand-ins: colours that nothing else has, replaced by the style sheet's variables.
+INK, QUIET, GRID, ACCENT, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
+VARIABLES = {
+    INK: "var(--ink)",
+    QUIET: "var(--quiet)",
+    GRID: "var(--grid)",
+    ACCENT: "var(--accent)",
+    PAPER: "var(--paper)",
+}
+WIDE, PANEL, SMALL = 4.5, 3.5, 2.45  # inches; at 72 points to the inch text stays readable on a phone
+LARGEST = 1.5  # pixels per point: text is as large in small drawings as in wide ones
+OURS: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text, in the page's font
+    "svg.hashsalt": "fairtest",
+    "font.size": 9.5,
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "text.color": INK,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+}
+MARKERS = {"seed": "o", "state": "o", "mutation": "s", "crossover": "D", "action": "^"}
+
+
+def figures_of(view: View, chains: Sequence[Sequence[Link]]) -> dict[str, list[str]]:
+    """Section -> its drawings; sections that the view has nothing for are left out."""
+    drawn: dict[str, list[str]] = {}
+    with style.context(["default", OURS]):  # whatever the user's or the host's style is, and back to it
+        if view.histogram is not None:
+            drawn["index"] = [index_figure(view)]
+        if view.groups and view.agents:
+            drawn["who"] = [worst_figure(view), share_figure(view)]
+        if view.growth is not None:
+            drawn["growth"] = [growth_figure(view)]
+        if view.rounds:
+            drawn["rounds"] = [round_figure(one, view.rounds) for one in view.rounds]
+        if view.coverage is not None:
+            drawn["coverage"] = [coverage_figure(view.coverage, place) for place in range(len(view.coverage.maps))]
+        if "predictor" not in view.missing and "roc" not in view.missing:
+            drawn["predictor"] = [roc_figure(view)]
+        if any(len(chain) > 1 for chain in chains):
+            drawn["lineage"] = [lineage_figure(view, chains)]
+    return drawn
+
+
+# --- how often, and who -------------------------------------------------------------------------------
+
+
+def index_figure(view: View) -> str:
+    histogram = view.histogram
+    assert histogram is not None
+    figure, axes = _axes(WIDE, 2.75)
+    both = histogram.ordinary is not None and view.record.summary.get("method") != "random"
+    if histogram.ordinary is not None and both:
+        axes.stairs(histogram.ordinary, histogram.edges, fill=True, color=QUIET, alpha=0.35, label="ordinary episodes")
+    axes.stairs(histogram.everything, histogram.edges, color=ACCENT, linewidth=1.6, label="all executions",
+                fill=not both, alpha=None if both else 0.6)  # fmt: skip
+    axes.axvline(view.theta, color=INK, linewidth=1, linestyle=(0, (4, 3)))
+    right = view.theta > (histogram.edges[0] + 1) / 2
+    beside: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": 8.5}
+    axes.annotate(f"unfair up to θ = {threshold(view.theta)}", (view.theta, 1), (-5 if right else 5, -3),
+                  ha="right" if right else "left", **beside)  # fmt: skip
+    axes.set_xlim(histogram.edges[0], 1)
+    axes.set_xlabel(view.index_name)
+    axes.set_ylabel("share of the episodes")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    _grid(axes, "y")
+    quantiles = view.record.summary.get("index_quantiles") or {}
+    told = ", ".join(f"quantile {name}: {value:.3f}" for name, value in quantiles.items() if value is not None)
+    return _svg(
+        figure, "index", f"Histogram of {view.index_name}, threshold {threshold(view.theta)}. All executions: {told}."
+    )
+
+
+def worst_figure(view: View) -> str:
+    figure, axes = _axes(PANEL, 2.5)
+    groups = _compared(view)
+    told = _bars(axes, groups, [group.worst_off for group in groups])
+    axes.axhline(1 / view.agents, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    axes.set_ylabel("worst off in")
+    return _svg(figure, "worst", f"Bars: how often each agent is the worst off. {told}")
+
+
+def share_figure(view: View) -> str:
+    figure, axes = _axes(PANEL, 2.5)
+    groups = _compared(view)
+    told = _bars(axes, groups, [group.share for group in groups])
+    axes.axhline(1 / view.agents, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    axes.set_ylabel("share of the cost" if view.sign == "negative" else "share of the sum")
+    return _svg(figure, "share", f"Bars: mean share of each agent. {told}")
+
+
+def _compared(view: View) -> list[Group]:
+    return [view.groups[0], view.groups[-1]] if len(view.groups) > 1 else view.groups
+
+
+def _bars(axes: Axes, groups: Sequence[Group], values: Sequence[Any]) -> str:
+    """Agents side by side, each group a bar: the last one solid, the others pale."""
+    count, agents = len(groups), len(values[0])
+    wide = 0.78 / count
+    most = max(float(np.max(one)) for one in values)
+    for g, one in enumerate(values):
+        for n, value in enumerate(one):
+            solid = g == count - 1
+            x = n + (g - (count - 1) / 2) * wide
+            axes.bar(x, value, wide * 0.94, color=colour(n), alpha=None if solid else 0.35)
+            if agents <= 4:
+                told = percent(float(value)).replace("\u00a0", "")
+                behind: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
+                axes.annotate(
+                    told, (x, value), (0, 3), textcoords="offset points", ha="center", fontsize=8, bbox=behind
+                )
+    axes.set_xticks(range(agents), [agent(n) if agents <= 4 else str(n + 1) for n in range(agents)])
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylim(0, most * 1.16 if most else 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    _grid(axes, "y")
+    return " ".join(
+        f"{group.name.capitalize()}: " + ", ".join(f"{agent(n)} {percent(float(v))}" for n, v in enumerate(one)) + "."
+        for group, one in zip(groups, values, strict=True)
+    )
+
+
+# --- the search ---------------------------------------------------------------------------------------
+
+
+def growth_figure(view: View) -> str:
+    growth = view.growth
+    assert growth is not None
+    figure, axes = _axes(WIDE, 2.85)
+    judged = int(growth.episodes[-1])
+    for purpose, first, last in growth.phases:
+        if purpose in ("mutant", "confirmation"):
+            axes.axvspan(first, last, color=ACCENT, alpha=0.09, linewidth=0)
+    told = f"Failures found over {judged:,} executed episodes: {growth.total:,}."
+    top = float(growth.total)
+    if view.rate is not None:
+        ends = np.array([0, judged])
+        axes.fill_between(ends, view.rate.low * ends, view.rate.high * ends, color=QUIET, alpha=0.35, linewidth=0)
+        axes.plot(ends, view.rate.value * ends, color=QUIET, linewidth=1.3)
+        expected = view.rate.value * judged
+        top = max(top, view.rate.high * judged)
+        told += (
+            f" Random's expectation {expected:,.0f}, {view.rate.low * judged:,.0f} to {view.rate.high * judged:,.0f}."
+        )
+        if abs(growth.total - expected) > 0.12 * top:
+            # In the free corner below the line, or above a line that leaves no room there.
+            at = (judged, 0.03 * top if expected > 0.25 * top else expected)
+            _at_end(axes, *at, f"Random: {expected:,.0f} expected")
+    axes.plot(growth.episodes, growth.failures, color=ACCENT, linewidth=1.8)
+    _at_end(axes, judged, growth.total, f"found: {growth.total:,}")
+    axes.set_xlim(0, max(judged, 1))
+    axes.set_ylim(0, max(top, 1) * 1.14)
+    axes.set_xlabel("executed episodes")
+    axes.set_ylabel("unfair executions")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axis.set_major_locator(MaxNLocator(5, integer=True))
+    _grid(axes, "y")
+    return _svg(figure, "growth", told)
+
+
+def _at_end(axes: Axes, x: float, y: float, told: str) -> None:
+    axes.annotate(told, (x, y), (-3, 4), textcoords="offset points", ha="right", va="bottom", fontsize=8.5)
+
+
+def round_figure(one: Round, rounds: Sequence[Round]) -> str:
+    """All rounds on the same axes."""
+    figure, axes = _axes(SMALL + 0.45, 2.5)
+    axes.scatter(
+        one.candidates[:, 0], one.candidates[:, 1], s=4, color=QUIET, alpha=0.4, linewidths=0, label="candidate"
+    )
+    axes.scatter(one.population[:, 0], one.population[:, 1], s=5, color=ACCENT, alpha=0.55, linewidths=0, label="taken")
+    if len(one.front):
+        axes.step(*one.front.T, where="post", color=INK, linewidth=1)
+        axes.scatter(
+            one.front[:, 0],
+            one.front[:, 1],
+            s=15,
+            color=PAPER,
+            edgecolors=INK,
+            linewidths=1,
+            label="Pareto front",
+            zorder=3,
+        )
+    shown = np.concatenate([part for r in rounds for part in (r.candidates, r.population, r.front) if len(part)])
+    shown = shown[np.isfinite(shown).all(axis=1)]
+    low, high = shown.min(axis=0), shown.max(axis=0)
+    pad = np.maximum(0.05 * (high - low), 1e-9)
+    axes.set_xlim(low[0] - pad[0], high[0] + pad[0])
+    axes.set_ylim(low[1] - pad[1], high[1] + pad[1])
+    axes.set_title(f"round {one.number}", loc="left", fontsize=9.5, fontweight="bold")
+    axes.set_xlabel("f2: predicted fairness")
+    axes.set_ylabel("f3: certainty")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(4))
+        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    _grid(axes, "both")
+    told = (
+        f"Scatter of round {one.number}: {one.counts[0]:,} candidates by f2 and f3, {one.counts[1]:,} taken. The Pareto"
+        f" front has {len(one.front)} points"
+    )
+    if len(one.front):
+        told += (
+            f", from ({one.front[0, 0]:.3f}, {one.front[0, 1]:.3f}) to ({one.front[-1, 0]:.3f}, {one.front[-1, 1]:.3f})"
+        )
+    return _svg(figure, f"round{one.number}", f"{told}.")
+
+
+def coverage_figure(coverage: Coverage, place: int) -> str:
+    figure, axes = _axes(SMALL, 2.35)
+    bins, values = coverage.bins, coverage.maps[place]
+    for first in range(bins):
+        for second in range(bins):
+            # On a grid the first coordinate is the row, counted from the top; in the plane x grows to the right.
+            x, y = (second, bins - 1 - first) if coverage.grid else (first, second)
+            share = float(values[first, second])
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=ACCENT, alpha=0.03 + 0.62 * share, linewidth=0))
+            if bins <= 6:
+                axes.text(x + 0.5, y + 0.5, f"{100 * share:.0f}", ha="center", va="center", fontsize=8.5)
+    axes.set_xlim(0, bins)
+    axes.set_ylim(0, bins)
+    axes.set_aspect("equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title(f"{agent(place)}, %", loc="left", fontsize=9.5, fontweight="bold", color=colour(place))
+    axes.set_xlabel("column →" if coverage.grid else "x →")
+    axes.set_ylabel("← row" if coverage.grid else "y →")
+    for side in axes.spines.values():
+        side.set_visible(True)
+    return _svg(figure, f"coverage{place}", f"Coverage map. {coverage_label(coverage, place)}")
+
+
+def roc_figure(view: View) -> str:
+    figure, axes = _axes(PANEL, 2.95)
+    found = view.record.summary["predictor"]
+    told = []
+    axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=(0, (1, 2)))
+    for name, key, ink, width in (
+        ("abstract states alone", "abstract", QUIET, 1.5),
+        ("with fairness features", "full", ACCENT, 1.8),
+    ):
+        curve, auc = view.record.evidence.get(f"roc_{key}"), found.get(f"auc_{key}")
+        if curve is not None:
+            label = name if auc is None else f"{name}: {auc:.3f}"
+            axes.plot(*curve.T, color=ink, linewidth=width, label=label)
+            told.append(f"{label} ({len(curve)} points)")
+    axes.set_xlim(-0.01, 1)
+    axes.set_ylim(0, 1.01)
+    axes.set_xlabel("false alarms")
+    axes.set_ylabel("unfair episodes recognised")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1, decimals=0))
+        axis.set_major_locator(MaxNLocator(4))
+    axes.legend(loc="lower right", title="area under the curve", title_fontsize=8.5)
+    _grid(axes, "both")
+    return _svg(figure, "roc", f"ROC curves, area under the curve {'; '.join(told)}.")
+
+
+def lineage_figure(view: View, chains: Sequence[Sequence[Link]]) -> str:
+    figure, axes = _axes(WIDE, 2.75)
+    for number, chain in enumerate(chains):
+        at, index = np.arange(len(chain)), np.array([link.index for link in chain])
+        first = number == 0
+        ink = ACCENT if first else QUIET
+        axes.plot(at, index, color=ink, linewidth=1.8 if first else 1.1, zorder=3 if first else 2)
+        for operator in sorted({link.operator for link in chain}):
+            rows = [n for n, link in enumerate(chain) if link.operator == operator]
+            axes.scatter(at[rows], index[rows], s=22, marker=MARKERS.get(operator, "o"), color=PAPER, edgecolors=ink,
+                         linewidths=1.2, zorder=4)  # fmt: skip
+    values = [link.index for chain in chains for link in chain]
+    for number, end, y in _apart(chains, 0.06 * float(np.nanmax(values) - np.nanmin(values))):
+        axes.annotate(str(number + 1), (end, y), (7, 0), textcoords="offset points", va="center", fontsize=8.5)
+    axes.axhline(view.theta, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    axes.set_xlim(-0.3, max(len(chain) for chain in chains) - 0.5)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("changes since the random start")
+    axes.set_ylabel("fairness index")
+    _grid(axes, "y")
+    told = " ".join(
+        f"Failure {chain[-1].id}: from {chain[0].index:.3f} to {chain[-1].index:.3f} in {len(chain) - 1} changes."
+        for chain in chains
+    )
+    return _svg(figure, "lineage", f"Lines: fairness index along the descent of the worst failures. {told}")
+
+
+def _apart(chains: Sequence[Sequence[Link]], gap: float) -> list[tuple[int, int, float]]:
+    """Number, end and height of the chains' labels; those of one end at least `gap` above each other."""
+    placed: list[tuple[int, int, float]] = []
+    for number in sorted(range(len(chains)), key=lambda n: (len(chains[n]), chains[n][-1].index)):
+        at, y = len(chains[number]) - 1, chains[number][-1].index
+        if placed and placed[-1][1] == at:
+            y = max(y, placed[-1][2] + gap)
+        placed.append((number, at, y))
+    return placed
+
+
+# --- common -------------------------------------------------------------------------------------------
+
+
+def _axes(width: float, height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _grid(axes: Axes, which: Any) -> None:
+    axes.grid(axis=which)
+    axes.tick_params(length=0 if which == "both" else 3)
+
+
+def _svg(figure: Figure, name: str, told: str) -> str:
+    """The drawing as an element of the page: no date, ids of its own, colours by name, told in numbers."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
+    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.S)
+    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>\s*", "", text, count=1, flags=re.S)  # it would style the page
+    used = set(re.findall(r"(?:url\(#|href=\"#)([\w.-]+)", text))
+    text = re.sub(r' id="([\w.-]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
+    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
+    text = re.sub(r"font(?:-family)?: [^;\"]*?'DejaVu Sans'[^;\"]*", lambda found: _font(found[0]), text)
+    for colour_, variable in VARIABLES.items():
+        text = text.replace(colour_, variable)
+    box = re.search(r'viewBox="0 0 ([\d.]+) [\d.]+"', text)
+    assert box is not None
+    widest = f"max-width:{LARGEST * float(box[1]):.0f}px"
+    opening = f'<svg class="drawn" style="{widest}" role="img" aria-label="{escape(told)}" {box[0]} xmlns:xlink="http://www.w3.org/1999/xlink">'
+    return opening + text[text.index(">") + 1 :].strip()
+
+
+def _font(found: str) -> str:
+    """matplotlib's shorthand without its family: the page's own font."""
+    size = re.search(r"([\d.]+)px", found)
+    weight = "font-weight: bold; " if "bold" in found else ""
+    return f"{weight}font-size: {size[1]}px" if size else "font-family: inherit"

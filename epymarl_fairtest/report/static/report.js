@@ -1,0 +1,387 @@
+"use strict";
+// The page without this script is complete; it only adds players and the sorting of the table. It asks nobody.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  root.classList.add("js");
+  const make = (name, className, text) => {
+    const element = document.createElement(name);
+    if (className) element.className = className;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+  const shown = (value) => {
+    const text = Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(2);
+    return text.replace("-", "\u2212");
+  };
+  const inkOf = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+
+  // --- the field ----------------------------------------------------------------------------------------
+
+  class Field {
+    constructor(canvas, scene) {
+      this.canvas = canvas;
+      this.scene = scene;
+      this.agents = scene.bodies.filter((body) => body.role === "agent");
+      const spans = [scene.high[0] - scene.low[0], scene.high[1] - scene.low[1]];
+      if (scene.kind !== "none") canvas.style.aspectRatio = `${spans[0]} / ${spans[1]}`;
+      this.spans = spans;
+    }
+
+    draw(step) {
+      const wide = this.canvas.clientWidth, high = this.canvas.clientHeight, fine = window.devicePixelRatio || 1;
+      if (!wide || !high) return;
+      if (this.canvas.width !== Math.round(wide * fine) || this.canvas.height !== Math.round(high * fine)) {
+        this.canvas.width = Math.round(wide * fine);
+        this.canvas.height = Math.round(high * fine);
+      }
+      const pen = this.pen = this.canvas.getContext("2d");
+      pen.setTransform(fine, 0, 0, fine, 0, 0);
+      pen.clearRect(0, 0, wide, high);
+      this.ink = { paper: inkOf("--paper"), ink: inkOf("--ink"), quiet: inkOf("--quiet"), grid: inkOf("--line"), gold: inkOf("--gold") };
+      this.edge = this.scene.kind === "plane" ? 7 : 1; // room for the ring around an agent
+      this.scale = Math.min((wide - 2 * this.edge) / this.spans[0], (high - 2 * this.edge) / this.spans[1]);
+      if (this.scene.kind === "none") this.curves(step, wide, high);
+      else this.places(step);
+    }
+
+    at(place) {
+      const { low, high } = this.scene;
+      return [this.edge + (place[0] - low[0]) * this.scale, this.edge + (high[1] - place[1]) * this.scale];
+    }
+
+    line(points, colour, width) {
+      if (points.length < 2) return;
+      const pen = this.pen;
+      pen.beginPath();
+      points.forEach(([x, y], n) => (n ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+      pen.strokeStyle = colour;
+      pen.lineWidth = width;
+      pen.lineJoin = pen.lineCap = "round";
+      pen.stroke();
+    }
+
+    disc([x, y], radius, fill, edge, width) {
+      const pen = this.pen;
+      pen.beginPath();
+      pen.arc(x, y, radius, 0, 2 * Math.PI);
+      if (fill) { pen.fillStyle = fill; pen.fill(); }
+      if (edge) { pen.strokeStyle = edge; pen.lineWidth = width; pen.stroke(); }
+    }
+
+    text([x, y], told, colour, size) {
+      const pen = this.pen;
+      pen.font = `600 ${size}px system-ui, sans-serif`;
+      pen.textAlign = "center";
+      pen.textBaseline = "middle";
+      pen.fillStyle = colour;
+      pen.fillText(told, x, y + 0.5);
+    }
+
+    places(step) {
+      const { scene, ink } = this;
+      const [x0, y0] = scene.low, [x1, y1] = scene.high;
+      if (scene.kind === "grid") {
+        for (let x = x0; x <= x1 + 1e-6; x++) this.line([this.at([x, y0]), this.at([x, y1])], ink.grid, 1);
+        for (let y = y0; y <= y1 + 1e-6; y++) this.line([this.at([x0, y]), this.at([x1, y])], ink.grid, 1);
+      } else {
+        const corners = [[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]];
+        this.line(corners.map((corner) => this.at(corner)), ink.grid, 1);
+      }
+      for (const body of scene.bodies) if (body.role !== "agent") this.thing(body, step);
+      this.agents.forEach((body, n) => this.trail(body, n, step));
+      if (this.scene.changed && step >= scene.start) for (const body of this.agents) this.changed(this.at(body.at[scene.start]));
+      this.agents.forEach((body, n) => { if (!scene.worse[n]) this.agent(body, n, step); });
+      this.agents.forEach((body, n) => { if (scene.worse[n]) this.agent(body, n, step); }); // the worse off on top
+    }
+
+    thing(body, step) {
+      const { ink } = this, place = this.at(body.at[step]), [x, y] = place;
+      let radius = body.radius * this.scale;
+      if (body.role === "landmark") {
+        radius = Math.max(3.2 * radius, 11); // to be seen around the agent that covers it
+        this.shape(this.square(x, y, radius), null, ink.ink);
+        this.line([[x - 4, y], [x + 4, y]], ink.ink, 1.3);
+        this.line([[x, y - 4], [x, y + 4]], ink.ink, 1.3);
+      } else if (body.role === "obstacle") {
+        this.pen.globalAlpha = 0.35;
+        this.disc(place, radius, ink.quiet);
+        this.pen.globalAlpha = 1;
+        this.disc(place, radius, null, ink.quiet, 1);
+      } else if (body.role === "prey") {
+        radius = Math.max(radius, 8);
+        this.line(body.at.slice(0, step + 1).map((past) => this.at(past)), ink.grid, 1.5);
+        this.shape([[x, y - radius], [x + radius, y], [x, y + radius], [x - radius, y]], ink.gold, ink.ink);
+      } else if (!body.present || body.present[step]) {
+        this.shape(this.square(x, y, radius), ink.gold, ink.ink);
+        this.text(place, body.label, "#22272B", 13);
+      } else {
+        this.line([[x - 4, y - 4], [x + 4, y + 4]], ink.quiet, 1.2);
+        this.line([[x - 4, y + 4], [x + 4, y - 4]], ink.quiet, 1.2);
+      }
+    }
+
+    square(x, y, half) {
+      return [[x - half, y - half], [x + half, y - half], [x + half, y + half], [x - half, y + half]];
+    }
+
+    shape(corners, fill, edge) {
+      const pen = this.pen;
+      pen.beginPath();
+      corners.forEach(([x, y], n) => (n ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+      pen.closePath();
+      if (fill) { pen.fillStyle = fill; pen.fill(); }
+      pen.strokeStyle = edge;
+      pen.lineWidth = 1.2;
+      pen.stroke();
+    }
+
+    trail(body, n, step) {
+      const { scene, pen } = this;
+      const beside = scene.kind === "grid" ? 3 * (n - (this.agents.length - 1) / 2) : 0;
+      const points = body.at.slice(0, step + 1).map((place) => this.at(place)).map(([x, y]) => [x + beside, y + beside]);
+      const colour = data.colours[n % data.colours.length];
+      const kept = Math.min(scene.start, step);
+      pen.globalAlpha = 0.7;
+      pen.setLineDash([2, 4]);
+      this.line(points.slice(0, kept + 1), colour, 1.6); // the parent's part
+      pen.setLineDash([]);
+      this.line(points.slice(kept), colour, 2.6);
+      pen.globalAlpha = 1;
+      if (points.length) this.disc(points[0], 2.6, this.ink.paper, colour, 1.4);
+    }
+
+    changed([x, y]) {
+      const radius = 5.5, inner = 3.6;
+      this.disc([x, y], radius, this.ink.paper, this.ink.ink, 1.4);
+      this.line([[x - inner, y - inner], [x + inner, y + inner]], this.ink.ink, 1.4);
+      this.line([[x - inner, y + inner], [x + inner, y - inner]], this.ink.ink, 1.4);
+    }
+
+    agent(body, n, step) {
+      const place = this.at(body.at[step]), radius = Math.max(body.radius * this.scale, 9);
+      if (this.scene.worse[n]) this.disc(place, radius + 3.5, null, this.ink.ink, 2);
+      this.disc(place, radius, data.colours[n % data.colours.length], this.ink.paper, 1);
+      this.text(place, body.label, "#fff", 12);
+      if (body.level !== undefined) {
+        const corner = [place[0] + radius - 2, place[1] + radius - 2];
+        this.disc(corner, 6.5, this.ink.paper, this.ink.ink, 1);
+        this.text(corner, String(body.level), this.ink.ink, 10);
+      }
+      const gained = this.scene.received[step][n] - this.scene.received[Math.max(step - 1, 0)][n];
+      if (this.scene.kind === "grid" && gained > 0) this.text([place[0], place[1] - radius - 8], `+${gained.toFixed(2)}`, this.ink.ink, 12);
+    }
+
+    curves(step, wide, high) { // where nothing is known of places: what was received over time
+      const { scene, ink } = this, steps = scene.received.length - 1, values = scene.received.flat();
+      const low = Math.min(0, ...values), top = Math.max(0, ...values), span = top - low || 1;
+      const at = (t, value) => [18 + (wide - 48) * t / Math.max(steps, 1), high - 20 - (high - 40) * (value - low) / span];
+      this.line([at(0, 0), at(steps, 0)], ink.quiet, 1);
+      if (scene.changed) this.line([at(scene.start, low), at(scene.start, top)], ink.quiet, 1);
+      scene.received[0].forEach((_, n) => {
+        const colour = data.colours[n % data.colours.length];
+        const points = scene.received.slice(0, step + 1).map((row, t) => at(t, row[n]));
+        this.line(points, colour, 2.6);
+        const end = points[points.length - 1];
+        this.disc(end, 9, colour, scene.worse[n] ? ink.ink : ink.paper, 2);
+        this.text(end, String(n + 1), "#fff", 11);
+      });
+    }
+  }
+
+  // --- the player -----------------------------------------------------------------------------------------
+
+  class Player {
+    constructor(article, scene) {
+      this.article = article;
+      this.scene = scene;
+      this.steps = scene.received.length - 1;
+      this.timer = null;
+      this.field = new Field(article.querySelector("canvas"), scene);
+      this.bars = this.makeBars(article.querySelector(".bars"));
+      this.makeControls(article.querySelector(".controls"));
+      article.tabIndex = 0;
+      article.addEventListener("keydown", (event) => this.key(event));
+      this.show(this.steps);
+    }
+
+    makeBars(place) {
+      const values = this.scene.received.flat();
+      this.low = Math.min(0, ...values);
+      this.span = Math.max(0, ...values) - this.low || 1;
+      return this.scene.received[0].map((_, n) => {
+        const row = make("div", "bar"), who = make("span", this.scene.worse[n] ? "who worse" : "who", String(n + 1));
+        const track = make("span", "track"), fill = make("i"), value = make("span", "value");
+        who.style.background = fill.style.background = data.colours[n % data.colours.length];
+        track.append(fill);
+        row.append(who, track, value);
+        place.append(row);
+        return { fill, value };
+      });
+    }
+
+    makeControls(place) {
+      const { scene } = this;
+      this.button = make("button", "play", "Play");
+      this.button.type = "button";
+      this.button.addEventListener("click", () => this.toggle());
+      const slider = make("div", "slider");
+      this.slider = make("input");
+      Object.assign(this.slider, { type: "range", min: 0, max: this.steps, step: 1 });
+      this.slider.setAttribute("aria-label", `Step of failure ${scene.id}`);
+      this.slider.addEventListener("input", () => { this.pause(); this.show(Number(this.slider.value)); });
+      slider.append(this.slider);
+      if (scene.changed) {
+        const mark = make("span", "mark"), part = scene.start / Math.max(this.steps, 1);
+        mark.title = scene.happened;
+        mark.style.left = `calc(8px + (100% - 16px) * ${part})`;
+        slider.append(mark);
+      }
+      this.speed = make("select");
+      this.speed.setAttribute("aria-label", "Speed");
+      for (const factor of [0.5, 1, 2, 4]) this.speed.append(new Option(`${factor}\u00d7`, factor, factor === 1, factor === 1));
+      this.speed.addEventListener("change", () => { if (this.timer) { this.pause(); this.play(); } });
+      const step = make("div", "step");
+      this.told = make("span", "now");
+      const gif = this.article.querySelector("img.gif");
+      step.append(this.told);
+      if (gif) {
+        const link = make("a", "download", "Download as GIF");
+        link.href = gif.src;
+        link.download = `failure-${scene.id}.gif`;
+        step.append(link);
+      }
+      place.append(this.button, slider, this.speed, step);
+    }
+
+    show(step) {
+      this.step = Math.max(0, Math.min(this.steps, step));
+      this.article.dataset.step = this.step;
+      this.field.draw(this.step);
+      const part = this.scene.changed ? (this.step < this.scene.start ? ", kept from the parent" : `, ${this.scene.happened}`) : "";
+      this.told.textContent = `step ${this.step} of ${this.steps}${part}`;
+      this.slider.value = this.step;
+      this.slider.setAttribute("aria-valuetext", this.told.textContent);
+      this.scene.received[this.step].forEach((value, n) => {
+        const { fill, value: told } = this.bars[n], zero = -this.low / this.span, end = (value - this.low) / this.span;
+        fill.style.left = `${100 * Math.min(zero, end)}%`;
+        fill.style.width = `${100 * Math.abs(end - zero)}%`;
+        told.textContent = shown(value);
+      });
+    }
+
+    play() {
+      if (this.step >= this.steps) this.show(0);
+      this.button.textContent = "Pause";
+      this.timer = setInterval(() => {
+        this.show(this.step + 1);
+        if (this.step >= this.steps) this.pause();
+      }, 160 / Number(this.speed.value));
+    }
+
+    pause() {
+      clearInterval(this.timer);
+      this.timer = null;
+      this.button.textContent = "Play";
+    }
+
+    toggle() { if (this.timer) this.pause(); else this.play(); }
+
+    key(event) {
+      if (event.target !== this.article || event.ctrlKey || event.altKey || event.metaKey) return;
+      const to = { ArrowLeft: this.step - 1, ArrowRight: this.step + 1, Home: 0, End: this.steps }[event.key];
+      if (event.key === " ") this.toggle();
+      else if (to !== undefined) { this.pause(); this.show(to); }
+      else return;
+      event.preventDefault();
+    }
+  }
+
+  const players = [...document.querySelectorAll(".player")].map((article) => new Player(article, data.scenes[Number(article.dataset.scene)]));
+  const redraw = () => players.forEach((player) => player.field.draw(player.step));
+  let waiting = 0;
+  window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(redraw); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+  // --- the table of failures ------------------------------------------------------------------------------
+
+  const table = document.getElementById("failures");
+  if (!table) return;
+  const failures = data.table, body = table.tBodies[0], PAGE = 25;
+  const inGallery = new Set(data.scenes.map((scene) => scene.id));
+  const columns = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.column);
+  const valueOf = (column, row) => {
+    if (column.startsWith("received")) return failures.received[row][Number(column.slice(8))];
+    return failures[column][row];
+  };
+  const textOf = (column, row) => {
+    if (column === "index") return failures.index[row].toFixed(4);
+    if (column.startsWith("received")) return shown(valueOf(column, row));
+    if (column === "parent") return failures.parent[row] < 0 ? "\u2013" : String(failures.parent[row]);
+    return String(failures[column][row]);
+  };
+  const all = [...Array(failures.rows).keys()];
+  const words = all.map((row) => ["id", "operator", "root_seed", "parent", "status"].map((name) => failures[name][row]).join(" ").toLowerCase());
+  const form = document.getElementById("filters"), count = document.getElementById("count");
+  const before = document.getElementById("before"), after = document.getElementById("after");
+  let sorted = { column: "index", up: true }, page = 0;
+
+  function chosen() {
+    const wanted = form.elements.text.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
+    const operator = form.elements.operator.value;
+    const low = form.elements.low.value === "" ? -Infinity : Number(form.elements.low.value);
+    const high = form.elements.high.value === "" ? Infinity : Number(form.elements.high.value);
+    return all.filter((row) => (!operator || failures.operator[row] === operator) && failures.index[row] >= low
+      && failures.index[row] <= high && wanted.every((word) => words[row].includes(word)));
+  }
+
+  function fill() {
+    const rows = chosen(), sign = sorted.up ? 1 : -1;
+    rows.sort((a, b) => {
+      const x = valueOf(sorted.column, a), y = valueOf(sorted.column, b);
+      return sign * (x < y ? -1 : x > y ? 1 : 0) || a - b;
+    });
+    const pages = Math.max(Math.ceil(rows.length / PAGE), 1);
+    page = Math.max(0, Math.min(page, pages - 1));
+    const lines = rows.slice(page * PAGE, (page + 1) * PAGE).map((row) => {
+      const line = make("tr");
+      for (const column of columns) {
+        const cell = make("td", column === "operator" || column === "status" ? "text" : "");
+        const text = textOf(column, row);
+        if (column === "id" && inGallery.has(failures.id[row])) {
+          const link = make("a", "", text);
+          link.href = `#failure-${text}`;
+          cell.append(link);
+        } else cell.textContent = text;
+        if (column.startsWith("received") && failures.worst_off[row].includes(Number(column.slice(8)) + 1)) cell.classList.add("least");
+        line.append(cell);
+      }
+      return line;
+    });
+    body.replaceChildren(...lines);
+    for (const cell of table.tHead.rows[0].cells) {
+      if (cell.dataset.column === sorted.column) cell.setAttribute("aria-sort", sorted.up ? "ascending" : "descending");
+      else cell.removeAttribute("aria-sort");
+    }
+    const first = rows.length ? page * PAGE + 1 : 0;
+    count.textContent = `${first}\u2013${Math.min((page + 1) * PAGE, rows.length)} of ${rows.length.toLocaleString("en")}`
+      + (rows.length < all.length ? ` (filtered from ${all.length.toLocaleString("en")})` : "");
+    before.disabled = page === 0;
+    after.disabled = page === pages - 1;
+  }
+
+  for (const cell of table.tHead.rows[0].cells) {
+    cell.querySelector("button").addEventListener("click", () => {
+      const column = cell.dataset.column;
+      sorted = { column, up: sorted.column === column ? !sorted.up : true };
+      page = 0;
+      fill();
+    });
+  }
+  form.addEventListener("submit", (event) => event.preventDefault());
+  for (const kind of ["input", "change"]) form.addEventListener(kind, () => { page = 0; fill(); });
+  form.addEventListener("reset", () => setTimeout(() => { page = 0; fill(); }));
+  before.addEventListener("click", () => { page -= 1; fill(); });
+  after.addEventListener("click", () => { page += 1; fill(); });
+  fill();
+})();

@@ -1,0 +1,404 @@
+"""What the report says about a run: numbers and sentences. Knows numpy and scipy, no plotting and no HTML.
+
+*Ordinary episodes* are the random executions: the team as it is, from starts that nobody chose. Only they tell how
+often a team is unfair; everything else was looked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.report.reading import Columns, Record
+
+Floats = NDArray[np.float64]
+CONFIDENCE = 0.95
+RANDOM_PURPOSES = ("predictor", "candidate")
+MOST_ROWS = 2000  # of the table of failures
+MOST_POINTS = 3000  # of all scatter plots together
+MOST_ROUNDS = 6
+INDEX_NAMES = {"jfi": "Jain's fairness index", "gini": "1 − Gini", "min_max": "min / max", "cv": "1 − variation"}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Unfair among the ordinary episodes, with the exact (Clopper-Pearson) interval."""
+
+    failures: int
+    episodes: int
+    undefined: int
+    low: float
+    high: float
+
+    @property
+    def value(self) -> float:
+        return self.failures / self.episodes
+
+
+@dataclass(frozen=True)
+class Histogram:
+    edges: Floats  # theta is one of them
+    everything: Floats  # share of the defined episodes in each bin (a, b]
+    ordinary: Floats | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """How a set of episodes shares what is received; episodes without any sum are left out of `share`."""
+
+    name: str
+    episodes: int
+    received: Floats  # mean per agent
+    share: Floats  # mean of |x_i| / sum |x|, per agent
+    worst_off: Floats  # share of the episodes in which the agent receives least; a tie is split
+    ranked: Floats  # mean share of the worst off, the next, ... the best off
+    left_behind: float  # share of the episodes in which the lowest is further from the next than the highest is
+    favoured: float  # and the other way round
+
+
+@dataclass(frozen=True)
+class Growth:
+    episodes: NDArray[np.int64]
+    failures: NDArray[np.int64]
+    total: int
+    phases: list[tuple[str, int, int]]  # purpose, first and last episode
+
+
+@dataclass(frozen=True)
+class Round:
+    number: int
+    candidates: Floats  # (n, 2): f2, f3; thinned
+    population: Floats  # thinned
+    front: Floats  # ascending in f2
+    counts: tuple[int, int]  # candidates and population before thinning
+    unfair: tuple[float, float] | None  # share of the candidates and of the population
+
+
+@dataclass(frozen=True)
+class Coverage:
+    bins: int
+    cells: int
+    total: int
+    maps: Floats  # (agents, bins, bins): share of the joint cells of (first, second coordinate) that is covered
+    generic: bool
+    grid: bool  # rows and columns instead of x and y
+
+
+@dataclass(frozen=True)
+class Link:
+    """One episode in the line of descent of a failure."""
+
+    id: int
+    operator: str
+    step: int
+    index: float
+
+
+@dataclass(frozen=True)
+class View:
+    record: Record
+    agents: int
+    index_name: str
+    ordinary: NDArray[np.bool_]  # which of the executions are random ones
+    rate: Rate | None
+    quantile: float | None  # share of the defined ordinary episodes at or below theta
+    sign: str  # of what is received: "negative", "positive", "mixed"
+    histogram: Histogram | None
+    groups: list[Group]
+    growth: Growth | None
+    rounds: list[Round]
+    rounds_in_all: int
+    coverage: Coverage | None
+    table: dict[str, Any]
+    missing: dict[str, str]  # section -> why it is not there
+
+    @property
+    def theta(self) -> float:
+        return self.record.theta
+
+
+def view_of(record: Record) -> View:
+    """Everything the page says, except for the gallery."""
+    executions, failures = record.executions, record.failures
+    ordinary = ordinary_rows(record)
+    rounds = rounds_of(record)
+    received = failures.get("received", np.empty((0, 0))) if executions is None else executions["received"]
+    view = View(
+        record=record,
+        agents=received.shape[-1],
+        index_name=INDEX_NAMES.get(str(record.summary.get("index", "jfi")), "fairness index"),
+        ordinary=ordinary,
+        rate=rate_of(record, ordinary),
+        quantile=quantile_of(record, ordinary),
+        sign=sign_of(received),
+        histogram=histogram_of(record, ordinary),
+        groups=groups_of(record, ordinary),
+        growth=growth_of(record),
+        rounds=rounds[:MOST_ROUNDS],
+        rounds_in_all=len(rounds),
+        coverage=coverage_of(record),
+        table=table_of(failures),
+        missing={},
+    )
+    view.missing.update(missing_of(view))
+    return view
+
+
+# --- how often ----------------------------------------------------------------------------------------
+
+
+def ordinary_rows(record: Record) -> NDArray[np.bool_]:
+    """Which executions are random ones."""
+    if record.executions is None:
+        return np.empty(0, bool)
+    if record.summary.get("method") == "random":
+        return np.ones(len(record.executions["id"]), bool)
+    return np.isin(record.executions["purpose"], RANDOM_PURPOSES)
+
+
+def exact_interval(successes: int, trials: int) -> tuple[float, float]:
+    from scipy.stats import binomtest
+
+    found = binomtest(successes, trials).proportion_ci(CONFIDENCE, method="exact")
+    return float(found.low), float(found.high)
+
+
+def rate_of(record: Record, ordinary: NDArray[np.bool_]) -> Rate | None:
+    if record.executions is None or not ordinary.any():
+        return None
+    index = record.executions["index"][ordinary]
+    failures = int((index <= record.theta).sum())
+    return Rate(failures, len(index), int(np.isnan(index).sum()), *exact_interval(failures, len(index)))
+
+
+def quantile_of(record: Record, ordinary: NDArray[np.bool_]) -> float | None:
+    if record.executions is None:
+        return None
+    index = record.executions["index"][ordinary]
+    defined = index[~np.isnan(index)]
+    return float((defined <= record.theta).mean()) if len(defined) else None
+
+
+def histogram_of(record: Record, ordinary: NDArray[np.bool_]) -> Histogram | None:
+    if record.executions is None:
+        return None
+    index, theta = record.executions["index"], record.theta
+    if np.isnan(index).all():
+        return None
+    low = min(float(np.floor(np.nanmin(index) * 20) / 20), max(theta - 0.05, 0.0))
+    width = max((1.0 - low) / 44, 1e-9)
+    below = np.linspace(low, theta, max(round((theta - low) / width), 1) + 1)
+    above = np.linspace(theta, 1.0, max(round((1.0 - theta) / width), 1) + 1)
+    edges = np.unique(np.concatenate([below, above]))
+
+    def shares(values: Floats) -> Floats:
+        """Negated, numpy's bins [a, b) are (a, b]: an index of exactly theta is unfair."""
+        defined = values[~np.isnan(values)]
+        return np.histogram(-defined, -edges[::-1])[0][::-1] / max(len(defined), 1)
+
+    return Histogram(edges, shares(index), shares(index[ordinary]) if ordinary.any() else None)
+
+
+def growth_of(record: Record) -> Growth | None:
+    """Failures found after so many executed episodes, at no more than 400 places."""
+    if record.executions is None:
+        return None
+    failing = record.executions["index"] <= record.theta
+    found = np.concatenate([[0], np.cumsum(failing)])
+    at = np.unique(np.linspace(0, len(failing), 400).round().astype(np.int64))
+    purpose = record.executions["purpose"]
+    starts = np.flatnonzero(np.concatenate([[True], purpose[1:] != purpose[:-1]]))
+    ends = np.append(starts[1:], len(purpose))
+    phases = [(str(purpose[a]), int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
+    return Growth(at, found[at], int(found[-1]), phases)
+
+
+# --- who ----------------------------------------------------------------------------------------------
+
+
+def sign_of(received: Floats) -> str:
+    if not received.size or ((received > 0).any() and (received < 0).any()):
+        return "mixed"
+    return "negative" if (received < 0).any() else "positive"
+
+
+def groups_of(record: Record, ordinary: NDArray[np.bool_]) -> list[Group]:
+    """Ordinary episodes, all executions, unfair ones: as far as there are any."""
+    sets: list[tuple[str, Floats]] = []
+    if record.executions is not None:
+        received, defined = record.executions["received"], ~np.isnan(record.executions["index"])
+        if record.summary.get("method") != "random":
+            sets.append(("ordinary episodes", received[ordinary & defined]))
+        sets.append(("all executions", received[defined]))
+        sets.append(("unfair executions", received[record.executions["index"] <= record.theta]))
+    elif record.failures:
+        sets.append(("unfair executions", record.failures["received"]))
+    return [group_of(name, received) for name, received in sets if len(received)]
+
+
+def group_of(name: str, received: Floats) -> Group:
+    size = np.abs(received)
+    share = size / size.sum(axis=1, keepdims=True)
+    least = received == received.min(axis=1, keepdims=True)
+    order = np.argsort(received, axis=1, kind="stable")
+    ranked = np.take_along_axis(received, order, axis=1)
+    down = ranked[:, 1] - ranked[:, 0] if received.shape[1] > 1 else np.zeros(len(received))
+    up = ranked[:, -1] - ranked[:, -2] if received.shape[1] > 1 else np.zeros(len(received))
+    return Group(
+        name,
+        len(received),
+        received.mean(axis=0),
+        share.mean(axis=0),
+        (least / least.sum(axis=1, keepdims=True)).mean(axis=0),
+        np.take_along_axis(share, order, axis=1).mean(axis=0),
+        float((down > up).mean()),
+        float((up > down).mean()),
+    )
+
+
+# --- the search ---------------------------------------------------------------------------------------
+
+
+def rounds_of(record: Record) -> list[Round]:
+    """What each round chose from and what it chose; points thinned evenly, the front never."""
+    numbers = sorted(int(name.split("_")[1]) for name in record.evidence if name.endswith("_candidates_scores"))
+    room = MOST_POINTS // max(min(len(numbers), MOST_ROUNDS), 1)
+    found = []
+    for number in numbers:
+        candidates, population = (
+            record.evidence[f"round_{number}_{who}_scores"] for who in ("candidates", "population")
+        )
+        unfair = tuple(
+            unfair_share(record, record.evidence.get(f"round_{number}_{who}_id"))
+            for who in ("candidates", "population")
+        )
+        found.append(
+            Round(
+                number + 1,
+                thinned(candidates, room * 6 // 10),
+                thinned(population, room * 3 // 10),
+                front_of(candidates),
+                (len(candidates), len(population)),
+                None if unfair[0] is None or unfair[1] is None else (unfair[0], unfair[1]),
+            )
+        )
+    return found
+
+
+def unfair_share(record: Record, ids: NDArray[np.int64] | None) -> float | None:
+    if record.executions is None or ids is None or not len(ids):
+        return None
+    index = record.executions["index"][np.isin(record.executions["id"], ids)]
+    return float((index <= record.theta).mean()) if len(index) else None
+
+
+def thinned(points: Floats, count: int) -> Floats:
+    if len(points) <= count:
+        return points
+    return points[np.unique(np.linspace(0, len(points) - 1, count).round().astype(np.int64))]
+
+
+def front_of(scores: Floats) -> Floats:
+    """The rows of (n, 2) that no other dominates (smaller is better), each once, ascending in the first."""
+    known = np.unique(scores[np.isfinite(scores).all(axis=1)], axis=0)  # sorted by the first, then the second
+    if not len(known):
+        return known
+    best_before = np.minimum.accumulate(np.concatenate([[np.inf], known[:-1, 1]]))
+    return known[known[:, 1] < best_before]
+
+
+def coverage_of(record: Record) -> Coverage | None:
+    """The joint cells as one map per agent; a cell's number has a digit per coordinate, base `bins`."""
+    cells, bins = record.evidence.get("coverage_cells"), int(record.settings.get("coverage_bins", 0))
+    covered = float(record.summary.get("coverage") or 0)
+    if cells is None or not len(cells) or bins < 2 or not covered or not record.positions_known:
+        return None
+    total = round(len(cells) / covered)  # bins ** (2 * agents), of fewer agents where that is too many
+    coordinates = round(float(np.log(total) / np.log(bins)))
+    digits = cells[:, None] // bins ** np.arange(coordinates, dtype=np.int64) % bins
+    maps = np.zeros((coordinates // 2, bins, bins))
+    for agent in range(coordinates // 2):
+        np.add.at(maps[agent], (digits[:, 2 * agent], digits[:, 2 * agent + 1]), 1)
+    task = record.summary.get("task")
+    return Coverage(bins, len(cells), total, maps / bins ** (coordinates - 2), task == "generic", task == "foraging")
+
+
+def lineage_of(executions: Columns, failure: int) -> list[Link]:
+    """From the seed to the failure; it begins where a parent is not on record."""
+    ids = executions["id"]
+    chain: list[Link] = []
+    wanted = failure
+    while wanted >= 0:
+        row = int(np.searchsorted(ids, wanted))  # ids ascend
+        if row == len(ids) or ids[row] != wanted or (chain and wanted >= chain[-1].id):
+            break
+        chain.append(Link(wanted, *(executions[name][row].item() for name in ("operator", "start_step", "index"))))
+        wanted = int(executions["parent"][row])
+    return chain[::-1]
+
+
+# --- tables -------------------------------------------------------------------------------------------
+
+
+def table_of(failures: Columns) -> dict[str, Any]:
+    """The failures with the lowest index first, column by column, ready for JSON."""
+    if not failures:
+        return {"total": 0, "rows": 0}
+    order = np.lexsort((failures["id"], failures["index"]))[:MOST_ROWS]
+    received = failures["received"][order]
+    least = received == received.min(axis=1, keepdims=True)
+    return {
+        "total": len(failures["id"]),
+        "rows": len(order),
+        **{name: failures[name][order].tolist() for name in ("id", "operator", "start_step", "length", "root_seed")},
+        "parent": failures["parent"][order].tolist(),
+        "index": [round(value, 4) for value in failures["index"][order].tolist()],
+        "status": failures["status"][order].tolist(),
+        "received": [[float(f"{x:.4g}") for x in row] for row in received.tolist()],
+        "worst_off": [(np.flatnonzero(row) + 1).tolist() for row in least],
+    }
+
+
+def missing_of(view: View) -> dict[str, str]:
+    """Section -> why it is not shown."""
+    record = view.record
+    method = str(record.summary.get("method"))
+    files = record.missing
+    found: dict[str, str] = {}
+    if view.histogram is None:
+        found["index"] = files.get("executions.npz", "in no executed episode did any agent receive anything")
+    if view.growth is None:
+        found["growth"] = files.get("executions.npz", "no episode was judged")
+    if not view.groups:
+        found["who"] = files.get("executions.npz", "in no executed episode did any agent receive anything")
+    if not view.rounds:
+        found["rounds"] = files.get("evidence.npz", f"the method {method} prioritises no candidates by f2 and f3")
+    if view.coverage is None:
+        found["coverage"] = coverage_absence(record)
+    predictor = record.summary.get("predictor") or {}
+    if predictor.get("d") is None:
+        found["predictor"] = f"the method {method} trains no predictor of this kind"
+    elif "roc_abstract" not in record.evidence and "roc_full" not in record.evidence:
+        found["roc"] = files.get("evidence.npz", "the labelled episodes were of one kind, so there is no curve")
+    if record.executions is None:
+        found["lineage"] = files["executions.npz"]
+    if not record.failures:
+        nothing = "no unfair execution was found"
+        found["gallery"] = found["table"] = files.get("failures.npz", nothing)
+        found.setdefault("lineage", nothing)
+    return found
+
+
+def coverage_absence(record: Record) -> str:
+    if "evidence.npz" in record.missing:
+        return record.missing["evidence.npz"]
+    if not record.failures:
+        return "no unfair execution went anywhere"
+    if not record.positions_known:
+        return "this task tells no positions of its agents"
+    if "coverage_cells" not in record.evidence:
+        return "evidence.npz holds no coverage_cells"
+    return "a grid of one cell has no map"

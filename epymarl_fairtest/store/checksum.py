@@ -1,0 +1,59 @@
+"""Checksums (CRC-32): of a file, of a JSON object that carries its own, and of the files of a finished run."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from epymarl_fairtest.errors import FairTestError
+
+CHECKSUMS = "checksums.json"
+
+
+def checksum(path: Path) -> int:
+    crc = 0
+    with open(path, "rb", buffering=0) as file:
+        while piece := file.read(1 << 20):
+            crc = zlib.crc32(piece, crc)
+    return crc
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The value with the checksum of its own text."""
+    return {**value, "crc": zlib.crc32(json.dumps(value, sort_keys=True).encode())}
+
+
+def unsealed(text: bytes) -> dict[str, Any]:
+    """What was sealed; ValueError if it is anything else."""
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(value, dict):
+        raise ValueError("no set of names and values")
+    crc = value.pop("crc", None)
+    if crc != sealed(value)["crc"]:
+        raise ValueError("wrong checksum")
+    return value
+
+
+def verify(path: Path) -> None:
+    """Refuse a file that is not what its finished run wrote; older formats and unfinished runs promise nothing."""
+    record = path.with_name(CHECKSUMS)
+    if not record.is_file():
+        return
+    try:
+        promised = unsealed(record.read_bytes())["files"].get(path.name)
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise FairTestError(
+            f"{str(record)!r} is damaged ({error}): nothing says whether {path.name} is whole. Take it away to read the"
+            " file unchecked."
+        ) from error
+    if promised is not None and checksum(path) != promised:
+        raise FairTestError(
+            f"{str(path)!r} is damaged: its checksum is not the one in {CHECKSUMS}. Restore it from a copy, or make the"
+            " run again: manifest.json holds its command, and the same seed gives the same failures."
+        )

@@ -1,0 +1,42 @@
+"""Reading what a run left behind: which formats, checked arrays, one error for every kind of damage. No pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.store.checksum import verify
+
+FORMAT = 3
+"""1: `jfi` held the chosen index, neither `index` nor `status`; 2: no checksums of files, no executions.npz."""
+
+
+def refuse_newer(folder: Path) -> None:
+    """Refuse a run folder whose format only a later version knows."""
+    try:
+        found = json.loads((folder / "manifest.json").read_bytes())["format"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return  # no run folder, or a damaged manifest: others tell
+    if isinstance(found, int) and found > FORMAT:
+        raise FairTestError(
+            f"{str(folder)!r} was written by a newer FairTest (format {found}; this one reads up to {FORMAT})."
+            " Read it with the version that manifest.json names, or update FairTest."
+        )
+
+
+def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
+    """The arrays of an .npz, all of them or those named; refused if its run promised another checksum."""
+    try:
+        verify(path)
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if names is None or name in names}
+    except FairTestError:
+        raise
+    except Exception as error:  # a damaged archive fails in zipfile, zlib, struct, tokenize and elsewhere
+        raise FairTestError(f"{str(path)!r} cannot be read ({type(error).__name__}: {error}).") from error

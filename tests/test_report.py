@@ -1,0 +1,705 @@
+"""The page of a run: its numbers against slow ones, what it says where data is poor, and what it never lets out."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import beta
+from support import TESTS
+from test_search import chosen, search, team, walkers
+
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.predictor import forest
+from epymarl_fairtest.report import exhibits, page, view
+from epymarl_fairtest.report.command import add_report_parser
+from epymarl_fairtest.report.exhibits import gallery_of
+from epymarl_fairtest.report.page import make_report
+from epymarl_fairtest.report.reading import read_run
+from epymarl_fairtest.report.stage import Unplaced, task_of
+from epymarl_fairtest.report.view import View, front_of, group_of, lineage_of, view_of
+from epymarl_fairtest.report.wording import estimate, percent, verdict
+from epymarl_fairtest.store.checksum import sealed
+from epymarl_fairtest.store.failures import load_failures
+
+PLAIN = "\u00a0"
+
+
+class Runs:
+    """Small real runs, each executed once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._done, self._pages = root, set[str](), dict[str, Elements]()
+
+    def __call__(self, name: str) -> Path:
+        path = self._root / name
+        if name not in self._done:
+            self._done.add(name)
+            subject, settings = KINDS[name]
+            search(subject(), chosen(**settings), path)
+        return path
+
+    def page(self, name: str) -> Elements:
+        if name not in self._pages:
+            self._pages[name] = page_of(self(name))
+        return self._pages[name]
+
+
+KINDS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "spread": (lambda: team("spread"), {"theta": 0.85, "budget": 400}),
+    "tag": (lambda: team("tag"), {"theta": 0.9}),
+    "foraging": (lambda: team("foraging"), {}),
+    "random": (lambda: team("spread"), {"method": "random", "budget": 120, "theta": 0.9}),
+    "hill_climber": (lambda: team("spread"), {"method": "hill_climber", "budget": 150, "theta": 0.9}),
+    "fair": (lambda: team("spread"), {"method": "random", "budget": 60, "theta": 0.01}),
+    "fair_search": (lambda: team("spread"), {"theta": 0.01}),
+    "generic": (walkers, {"theta": 0.9, "epsilon": 0.3}),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forest, "TREES", 12)
+        yield Runs(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(autouse=True)
+def _small_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Films take longer than everything else."""
+    monkeypatch.setattr(exhibits, "EACH", 2)
+
+
+@pytest.fixture
+def copied(runs: Runs, tmp_path: Path) -> Callable[[str], Path]:
+    """A copy that may be changed: nothing promises any more what its files hold."""
+
+    def copy(name: str) -> Path:
+        path = Path(shutil.copytree(runs(name), tmp_path / name, ignore=shutil.ignore_patterns("report")))
+        (path / "checksums.json").unlink()
+        return path
+
+    return copy
+
+
+def viewed(path: Path) -> View:
+    return view_of(read_run(path))
+
+
+def executions(path: Path) -> dict[str, Any]:
+    with np.load(path / "executions.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+def changed(path: Path, **changes: Any) -> None:
+    """Other values in a JSON file of a run."""
+    value = json.loads(path.read_text()) | changes
+    value.pop("crc", None)
+    path.write_text(json.dumps(sealed(value) if path.name == "manifest.json" else value))
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and the text of the page without scripts and styles."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.source = text
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self.words: list[str] = []
+        self.inside: dict[str, list[str]] = {"script": [], "style": []}
+        self._open: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.found.append((tag, dict(attributes)))
+        self._open = tag if tag in self.inside else None
+
+    def handle_endtag(self, tag: str) -> None:
+        self._open = None
+
+    def handle_data(self, data: str) -> None:
+        (self.inside[self._open] if self._open else self.words).append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).replace(PLAIN, " ").split())
+
+    def of(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def page_of(path: Path) -> Elements:
+    return Elements(make_report(path).read_text())
+
+
+# --- numbers against slow ones ------------------------------------------------------------------------
+
+
+def test_the_natural_rate_counts_random_executions_alone_and_has_the_exact_interval(runs: Runs) -> None:
+    rows = executions(runs("spread"))
+    unfair = total = 0
+    for purpose, index in zip(rows["purpose"], rows["index"], strict=True):
+        if purpose in ("predictor", "candidate"):
+            total += 1
+            unfair += index <= 0.85
+    rate = viewed(runs("spread")).rate
+    assert rate is not None
+    assert (rate.failures, rate.episodes) == (unfair, total)
+    assert 0 < unfair < total < len(rows["id"])
+    assert rate.low == pytest.approx(beta.ppf(0.025, unfair, total - unfair + 1))
+    assert rate.high == pytest.approx(beta.ppf(0.975, unfair + 1, total - unfair))
+
+
+def test_of_a_random_run_every_execution_counts_and_of_other_methods_none(runs: Runs) -> None:
+    rate = viewed(runs("random")).rate
+    assert rate is not None
+    assert (rate.episodes, rate.failures) == (120, int((executions(runs("random"))["index"] <= 0.9).sum()))
+    found = viewed(runs("hill_climber"))
+    assert found.rate is None
+    assert found.quantile is None
+    assert "this run does not tell" in verdict(found)
+    assert "no executions are on record as random ones" in runs.page("hill_climber").text
+
+
+def test_the_histogram_counts_an_index_of_exactly_theta_as_unfair(copied: Callable[[str], Path]) -> None:
+    path = copied("spread")
+    rows = executions(path)
+    rows["index"][:7] = 0.85  # as many as that lie on the threshold
+    rows["index"][7:9] = np.nan
+    np.savez(path / "executions.npz", **rows)
+    found = viewed(path)
+    assert found.histogram is not None
+    assert found.ordinary.any()
+    for shares, index in (
+        (found.histogram.everything, rows["index"]),
+        (found.histogram.ordinary, rows["index"][np.isin(rows["purpose"], ["predictor", "candidate"])]),
+    ):
+        defined = index[~np.isnan(index)].tolist()
+        edges = found.histogram.edges.tolist()
+        for n, share in enumerate(shares.tolist()):  # type: ignore[union-attr]
+            inside = [x for x in defined if edges[n] < x <= edges[n + 1] or (n == 0 and x == edges[0])]
+            assert share == pytest.approx(len(inside) / len(defined))
+        below = found.histogram.edges[1:] <= 0.85
+        assert shares[below].sum() == pytest.approx(np.mean(np.array(defined) <= 0.85))  # type: ignore[index]
+
+
+def test_shares_and_who_is_worst_off_are_those_of_a_loop_over_episodes(runs: Runs) -> None:
+    rows = executions(runs("spread"))
+    unfair = next(group for group in viewed(runs("spread")).groups if group.name == "unfair executions")
+    received = rows["received"][rows["index"] <= 0.85].tolist()
+    worst, share, ranked, behind = np.zeros(3), np.zeros(3), np.zeros(3), 0
+    for x in received:
+        sizes = [abs(value) / sum(map(abs, x)) for value in x]
+        share += sizes
+        worst[x.index(min(x))] += 1
+        ranked += [size for _, size in sorted(zip(x, sizes, strict=True))]
+        low, middle, high = sorted(x)
+        behind += middle - low > high - middle
+    count = len(received)
+    assert unfair.episodes == count > 5
+    assert unfair.received == pytest.approx(np.mean(received, axis=0))
+    assert unfair.share == pytest.approx(share / count)
+    assert unfair.worst_off == pytest.approx(worst / count)
+    assert unfair.ranked == pytest.approx(ranked / count)
+    assert unfair.left_behind == pytest.approx(behind / count)
+
+
+def test_two_who_receive_least_share_the_last_place() -> None:
+    group = group_of("some", np.array([[0.0, 0.0, 1.0], [1.0, 2.0, 3.0]]))
+    assert group.worst_off.tolist() == [0.75, 0.25, 0.0]
+    assert (group.left_behind, group.favoured) == (0.0, 0.5)
+
+
+def test_negative_rewards_are_explained_as_costs(runs: Runs) -> None:
+    found = viewed(runs("spread"))
+    assert found.sign == "negative"
+    assert "bears the largest cost" in runs.page("spread").text
+
+
+def test_growth_is_a_running_count_and_ends_with_all_failures(runs: Runs) -> None:
+    rows, growth = executions(runs("spread")), viewed(runs("spread")).growth
+    assert growth is not None
+    seen, failures = 0, {0: 0}
+    for n, index in enumerate(rows["index"].tolist(), 1):
+        seen += index <= 0.85
+        failures[n] = seen
+    assert growth.failures.tolist() == [failures[n] for n in growth.episodes.tolist()]
+    assert growth.total == seen == json.loads((runs("spread") / "summary.json").read_text())["failures"]
+    for purpose, first, last in growth.phases:
+        assert set(rows["purpose"][first:last].tolist()) == {purpose}
+    assert [last for _, _, last in growth.phases][:-1] == [first for _, first, _ in growth.phases][1:]
+
+
+def test_the_front_is_what_no_other_candidate_dominates() -> None:
+    scores = np.random.default_rng(3).integers(0, 12, (80, 2)) / 10
+    expected = {
+        (a, b)
+        for a, b in scores.tolist()
+        if not any((c <= a and d <= b and (c < a or d < b)) for c, d in scores.tolist())
+    }
+    found = front_of(scores)
+    assert {tuple(row) for row in found.tolist()} == expected
+    assert found[:, 0].tolist() == sorted(found[:, 0].tolist())
+    assert len(front_of(np.empty((0, 2)))) == 0
+
+
+def test_rounds_tell_what_was_taken_from_what(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "MOST_POINTS", 40)
+    with np.load(runs("spread") / "evidence.npz") as evidence:
+        sizes = [len(evidence[f"round_{r}_candidates_id"]) for r in (0, 1)]
+        taken = evidence["round_1_population_id"].tolist()
+    rows = executions(runs("spread"))
+    index = dict(zip(rows["id"].tolist(), rows["index"].tolist(), strict=True))
+    first, second = viewed(runs("spread")).rounds
+    assert [first.counts[0], second.counts[0]] == sizes
+    assert sum(len(one.candidates) + len(one.population) for one in (first, second)) <= 40
+    assert second.unfair is not None
+    assert second.unfair[1] == pytest.approx(np.mean([index[i] <= 0.85 for i in taken]))
+
+
+@pytest.mark.parametrize("task", ["spread", "tag", "foraging"])
+def test_coverage_maps_count_the_joint_cells_of_the_failures(task: str, runs: Runs) -> None:
+    path = runs(task)
+    failures, bins = load_failures(path / "failures.npz"), 4
+    known = team(task).task
+    cells = set()
+    for row in range(len(failures)):
+        for at in known.positions(failures.states[row, : failures.length[row] + 1]).tolist():
+            scaled = [(value - known.low) / (known.high - known.low) * bins for place in at for value in place]
+            cells.add(tuple(min(max(int(value), 0), bins - 1) for value in scaled))
+    coverage = viewed(path).coverage
+    assert coverage is not None
+    assert (coverage.cells, coverage.total, coverage.grid) == (len(cells), bins**6, task == "foraging")
+    for agent in range(3):
+        for first in range(bins):
+            for second in range(bins):
+                there = [cell for cell in cells if cell[2 * agent : 2 * agent + 2] == (first, second)]
+                assert coverage.maps[agent, first, second] == pytest.approx(len(there) / bins**4)
+
+
+def test_a_line_of_descent_goes_from_the_seed_to_the_failure_through_every_parent(runs: Runs) -> None:
+    rows = executions(runs("spread"))
+    parent = dict(zip(rows["id"].tolist(), rows["parent"].tolist(), strict=True))
+    longest = 0
+    for failure in rows["id"][rows["index"] <= 0.85].tolist():
+        expected = [failure]
+        while parent[expected[0]] >= 0:
+            expected.insert(0, parent[expected[0]])
+        chain = lineage_of(rows, failure)
+        assert [link.id for link in chain] == expected
+        assert chain[0].operator == "seed"
+        assert chain[-1].index == rows["index"][rows["id"] == failure][0]
+        longest = max(longest, len(chain))
+    assert longest > 2
+    assert lineage_of(rows, 10**9) == []
+
+
+def test_where_the_most_unfair_failures_were_not_changed_the_descent_of_changed_ones_is_shown(
+    copied: Callable[[str], Path],
+) -> None:
+    path = copied("spread")
+    with np.load(path / "failures.npz") as file:
+        columns = {name: file[name] for name in file.files}
+    seeds = columns["parent"] < 0
+    columns["index"] = np.where(seeds, 0.1, columns["index"])
+    np.savez(path / "failures.npz", **columns)
+    found, record = page_of(path), read_run(path)
+    assert "The next ones were changed" in found.text
+    chains = page.chains_of(view_of(record), gallery_of(record))
+    assert len(chains) == 2
+    assert all(len(chain) > 1 for chain in chains)
+    assert chains[0][-1].id == columns["id"][~seeds][columns["index"][~seeds].argmin()]
+
+
+def test_the_table_holds_the_lowest_first_and_says_when_it_is_cut(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    with np.load(runs("spread") / "failures.npz") as file:
+        index, ids = file["index"], file["id"]
+    monkeypatch.setattr(view, "MOST_ROWS", 5)
+    table = viewed(runs("spread")).table
+    assert table["id"] == ids[np.argsort(index, kind="stable")[:5]].tolist()
+    assert (table["rows"], table["total"]) == (5, len(ids))
+    assert f"of {len(ids)} failures with the lowest index; failures.csv has all" in page_of(runs("spread")).text
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [(0, "0 %"), (0.019, "1.9 %"), (0.0001484, "0.015 %"), (0.5, "50 %"), (0.9999, "99.99 %"), (1, "100 %")],
+)
+def test_percentages_have_two_digits_that_matter(share: float, told: str) -> None:
+    assert percent(share).replace(PLAIN, " ") == told
+
+
+@pytest.mark.parametrize(
+    ("failures", "episodes", "told"),
+    [
+        (5609, 25000, ("22.4 %", "21.9 %", "23.0 %")),
+        (0, 60, ("0 %", "0 %", "6.0 %")),
+        (3, 3, ("100 %", "29 %", "100 %")),
+    ],
+)
+def test_an_interval_has_as_many_digits_as_tell_its_ends_apart(
+    failures: int, episodes: int, told: tuple[str, ...]
+) -> None:
+    rate = view.Rate(failures, episodes, 0, *view.exact_interval(failures, episodes))
+    assert tuple(part.replace(PLAIN, " ") for part in estimate(rate)) == told
+
+
+# --- what it says -------------------------------------------------------------------------------------
+
+
+def test_the_verdict_of_a_search_tells_the_rate_and_what_was_found(runs: Runs) -> None:
+    found, summary = viewed(runs("spread")), json.loads((runs("spread") / "summary.json").read_text())
+    assert found.rate is not None
+    assert verdict(found).replace(PLAIN, " ") == (
+        f"This team treats an agent unfairly in {100 * found.rate.value:.0f} % of its ordinary episodes; the search"
+        f" found {summary['failures']} unfair executions from {summary['roots']} starts."
+    )
+
+
+def test_no_failure_at_all_is_told_as_an_upper_bound(runs: Runs) -> None:
+    bound = percent(1 - 0.025 ** (1 / 60)).replace(PLAIN, " ")
+    told = runs.page("fair").text
+    assert f"No unfair execution of this team was found in 60 episodes: at most {bound}" in told
+    assert "with 95 % confidence" in told
+    for section in ("no unfair execution was found", "no unfair execution went anywhere"):
+        assert section in told
+
+
+def test_a_search_that_finds_nothing_has_a_page_too(runs: Runs) -> None:
+    told = runs.page("fair_search").text
+    assert "No unfair execution of this team was found" in told
+    assert "below all ordinary episodes" in told
+    assert "so there is no curve" in told
+
+
+def test_failures_found_where_none_is_ordinary_are_told_apart(copied: Callable[[str], Path]) -> None:
+    path = copied("spread")
+    rows = executions(path)
+    rows["index"][np.isin(rows["purpose"], ["predictor", "candidate"])] = 0.99
+    np.savez(path / "executions.npz", **rows)
+    told = verdict(viewed(path)).replace(PLAIN, " ")
+    assert re.match(r"None of [\d,]+ ordinary episodes of this team was unfair \(at most", told)
+    assert "but the search found" in told
+
+
+def test_undefined_episodes_are_told_and_never_unfair(runs: Runs) -> None:
+    path = runs("foraging")
+    summary, found = json.loads((path / "summary.json").read_text()), viewed(path)
+    assert found.rate is not None
+    assert summary["undefined"] >= found.rate.undefined > 0
+    index = executions(path)["index"][found.ordinary]
+    assert found.quantile == pytest.approx((index <= 0.8).sum() / (~np.isnan(index)).sum())
+    assert found.rate.value < found.quantile
+    told = runs.page("foraging").text
+    assert f"In {found.rate.undefined} of them nobody received anything" in told
+    assert f"and pays nobody in {percent(found.rate.undefined / found.rate.episodes)}".replace(PLAIN, " ") in told
+
+
+def test_a_run_in_which_nobody_received_anything_says_so(copied: Callable[[str], Path]) -> None:
+    path = copied("fair")
+    rows = executions(path)
+    rows["index"][:], rows["received"][:] = np.nan, 0.0
+    np.savez(path / "executions.npz", **rows)
+    changed(path / "summary.json", undefined=60)
+    told = page_of(path).text
+    assert "Nothing can be said about fairness" in told
+    assert "in no executed episode did any agent receive anything" in told
+
+
+def test_a_task_without_places_draws_what_is_received_instead(runs: Runs) -> None:
+    found = runs.page("generic")
+    assert "the players draw what each agent has received over time" in found.text
+    assert "the first two numbers that an agent sees stand for them" in found.text
+    scenes = json.loads(found.inside["script"][0])["scenes"]
+    assert {scene["kind"] for scene in scenes} == {"none"}
+
+
+@pytest.mark.parametrize(("task", "kind"), [("spread", "plane"), ("tag", "plane"), ("foraging", "grid")])
+def test_the_task_is_made_again_from_the_folder_alone(task: str, kind: str, runs: Runs) -> None:
+    path = runs(task)
+    failures = load_failures(path / "failures.npz")
+    manifest = json.loads((path / "manifest.json").read_text())
+    again = task_of(path, manifest, failures)
+    assert type(again) is type(team(task).task)
+    assert np.array_equal(again.positions(failures.states), team(task).task.positions(failures.states))
+    scenes = json.loads(page_of(path).inside["script"][0])["scenes"]
+    assert {scene["kind"] for scene in scenes} == {kind}
+
+
+def test_a_field_of_another_size_is_read_from_the_team_and_a_wrong_one_is_not_drawn(
+    copied: Callable[[str], Path],
+) -> None:
+    path = copied("foraging")
+    failures = load_failures(path / "failures.npz")
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "policy").mkdir()
+    for arguments, expected in (("{field_size: [10, 10]}", 9.5), ("{max_num_food: 7}", None), ("{players: no}", None)):
+        (path / "policy" / "policy.yaml").write_text(f"env_args: {arguments}\n")
+        task = task_of(path, manifest, failures)
+        assert isinstance(task, Unplaced) if expected is None else task.high == expected
+    stock = manifest | {"key": "lbforaging:Foraging-9x9-3p-3f-v3"}
+    shutil.rmtree(path / "policy")
+    assert task_of(path, stock, failures).high == 8.5
+
+
+def test_the_most_unfair_are_shown_and_unstable_ones_are_not(copied: Callable[[str], Path]) -> None:
+    path = copied("random")
+    with np.load(path / "failures.npz") as file:
+        columns = {name: file[name] for name in file.files}
+    lowest, second, third = np.argsort(columns["index"], kind="stable")[:3].tolist()
+
+    def shown() -> list[int]:
+        return [one.scene.id for one in gallery_of(read_run(path)).worst]
+
+    assert shown() == columns["id"][[lowest, second]].tolist()
+    columns["status"][lowest] = "unstable"
+    np.savez(path / "failures.npz", **columns)
+    assert shown() == columns["id"][[second, third]].tolist()
+
+
+def test_a_long_episode_has_a_still_and_no_film(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exhibits, "LONGEST", 5)
+    found = gallery_of(read_run(runs("random")))
+    assert all(one.film is None and one.still.startswith(b"\x89PNG") for one in found.all)
+    monkeypatch.undo()
+    assert all(str(one.film)[2:5] == "GIF" for one in gallery_of(read_run(runs("random"))).all)
+
+
+# --- what is not there --------------------------------------------------------------------------------
+
+
+def test_an_older_run_has_a_page_of_what_there_is_and_says_what_is_missing(copied: Callable[[str], Path]) -> None:
+    path = copied("spread")
+    for name in ("executions.npz", "evidence.npz"):
+        (path / name).unlink()
+    with np.load(path / "failures.npz") as file:
+        np.savez(path / "old.npz", **{name: file[name] for name in file.files if name not in ("index", "status")})
+    (path / "old.npz").replace(path / "failures.npz")
+    changed(path / "manifest.json", format=1)
+    summary = json.loads((path / "summary.json").read_text())
+    for name in ("confirmed_failures", "unstable_failures"):
+        del summary[name]
+    (path / "summary.json").write_text(json.dumps(summary))
+    found = page_of(path)
+    assert f"found {summary['failures']} unfair executions" in found.text
+    assert found.text.count("executions.npz is not in the run folder") >= 4
+    assert found.text.count("evidence.npz is not in the run folder") >= 3
+    assert len(found.of("article")) == 4
+    assert "Failures were not replayed by this version" in found.text
+
+
+@pytest.mark.parametrize("folder", sorted((TESTS / "fixtures").glob("format-*")), ids=lambda folder: folder.name)
+def test_runs_that_older_versions_wrote_have_a_page(folder: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(folder, tmp_path / "run"))
+    found, summary = page_of(path), json.loads((path / "summary.json").read_text())
+    assert f"{summary['failures']:,} unfair execution" in found.text
+    assert found.of("article")
+    assert ("executions.npz is not in the run folder" in found.text) != (path / "executions.npz").is_file()
+
+
+def test_failures_that_were_taken_away_leave_the_rest(copied: Callable[[str], Path]) -> None:
+    path = copied("spread")
+    (path / "failures.npz").unlink()
+    found = page_of(path)
+    assert "failures.npz is not in the run folder" in found.text
+    assert found.of("article") == []
+    assert len(found.of("svg")) > 5
+
+
+def test_an_unfinished_run_names_the_command_that_finishes_it(copied: Callable[[str], Path], tmp_path: Path) -> None:
+    path = copied("random")
+    (path / "summary.json").unlink()
+    with pytest.raises(FairTestError, match=rf"not finished.*fairtest run --resume {re.escape(str(path))}"):
+        make_report(path)
+    with pytest.raises(FairTestError, match=r"is no FairTest run"):
+        make_report(tmp_path / "nothing")
+    assert not (path / "report").exists()
+
+
+@pytest.mark.parametrize("name", ["summary.json", "manifest.json", "executions.npz", "evidence.npz", "failures.npz"])
+def test_a_damaged_file_is_named(name: str, copied: Callable[[str], Path]) -> None:
+    path = copied("random")
+    (path / name).write_bytes(b"{[PK\x03\x04 torn")
+    with pytest.raises(FairTestError, match=rf"{name}.*(is damaged|cannot be read)"):
+        make_report(path)
+
+
+def test_a_file_that_is_not_what_the_run_wrote_is_refused(runs: Runs, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(runs("random"), tmp_path / "run"))
+    summary = (path / "summary.json").read_text()
+    (path / "summary.json").write_text(summary.replace('"failures": ', '"failures": 1'))
+    with pytest.raises(FairTestError, match=r"summary\.json.*checksum"):
+        make_report(path)
+    changed(path / "manifest.json", format=99)
+    with pytest.raises(FairTestError, match=r"newer FairTest"):
+        make_report(path)
+
+
+# --- what it never lets out ---------------------------------------------------------------------------
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" onload='alert(3)' &amp; <!--"
+
+
+def test_hostile_names_are_shown_and_never_obeyed(runs: Runs, copied: Callable[[str], Path]) -> None:
+    path = copied("spread")
+    manifest = json.loads((path / "manifest.json").read_text())
+    plain = [tag for tag, _ in runs.page("spread").found]
+    changes: dict[str, Any] = dict.fromkeys(("command", "policy", "algorithm", "host", "key", "fairtest"), HOSTILE)
+    changes |= {"settings": manifest["settings"] | {HOSTILE: HOSTILE}, "versions": {HOSTILE: HOSTILE}}
+    changed(path / "manifest.json", **changes)
+    summary = json.loads((path / "summary.json").read_text())
+    phases = summary["phases"] | {HOSTILE: 1.0}
+    ledger = summary["ledger"] | {HOSTILE: {"episodes": 1, "steps": 1}}
+    changed(path / "summary.json", preset=HOSTILE, engine=HOSTILE, phases=phases, ledger=ledger)
+    with np.load(path / "failures.npz") as file:
+        columns = {name: file[name] for name in file.files}
+    columns["status"] = np.full(len(columns["id"]), HOSTILE)
+    np.savez(path / "failures.npz", **columns)
+    found = page_of(path)
+    kinds = {tag: [t for t, _ in found.found].count(tag) - plain.count(tag) for tag in ("script", "img", "svg")}
+    assert kinds == {"script": 0, "img": 0, "svg": 0}
+    assert not any(name.startswith("on") for _, attributes in found.found for name in attributes)
+    assert " ".join(found.words).count("</script><script>alert(1)</script><img") >= 10
+    assert json.loads(found.inside["script"][0])["table"]["status"][0] == HOSTILE
+    assert not set("<>&") & set(found.inside["script"][0])
+
+
+def test_the_page_may_load_nothing_and_run_its_own_script_alone(runs: Runs) -> None:
+    found = runs.page("spread")
+    (policy,) = [a["content"] for a in found.of("meta") if a.get("http-equiv") == "Content-Security-Policy"]
+    rules = {rule.split()[0]: rule.split()[1:] for rule in policy.split(";")}
+    data, script = found.inside["script"]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert rules["default-src"] == ["'none'"]
+    assert rules["script-src"] == [f"'sha256-{digest}'"]
+    assert rules["img-src"] == ["data:"]
+    assert json.loads(data)["scenes"]
+    for tag, attributes in found.found:
+        for name in ("src", "href", "xlink:href", "action", "srcset", "data"):
+            value = attributes.get(name, "#")
+            assert value.startswith(("#", "data:")) or (tag == "a" and value.startswith("../")), (tag, value[:80])
+    assert not re.search(r"url\(\s*['\"]?(?!#)", "".join(found.inside["style"]))
+
+
+def test_links_lead_to_what_there_is(runs: Runs) -> None:
+    path = runs("spread")
+    found = page_of(path)
+    ids = [attributes["id"] for _, attributes in found.found if "id" in attributes]
+    assert len(ids) == len(set(ids)), "an id is used twice"
+    for attributes in found.of("a") + found.of("use"):
+        target = attributes.get("href") or attributes["xlink:href"]
+        assert target[1:] in ids if target.startswith("#") else (path / "report" / target).is_file(), target
+    for _, attributes in found.found:
+        for name in attributes.get("aria-labelledby", "").split():
+            assert name in ids
+
+
+def test_every_figure_has_a_caption_and_tells_its_numbers(runs: Runs) -> None:
+    found = runs.page("spread")
+    assert len(found.of("figure")) == len(found.of("figcaption")) == len(found.of("svg")) > 8
+    for attributes in found.of("svg"):
+        assert attributes["role"] == "img"
+        assert len(re.findall(r"\d", attributes["aria-label"])) > 3
+    assert all(attributes["alt"] for attributes in found.of("img"))
+    assert [tag for tag, _ in found.found if tag in ("h1", "h2")] == ["h1", *["h2"] * 10]
+
+
+def test_colours_follow_the_style_sheet(runs: Runs) -> None:
+    text = runs.page("spread").source
+    for stand_in in ("#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"):
+        assert stand_in not in text
+    drawn = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.S))
+    assert drawn.count("var(--") > 100
+    assert "#000000" not in drawn
+
+
+# --- always the same ----------------------------------------------------------------------------------
+
+ALONE = """
+import sys
+from pathlib import Path
+import matplotlib
+before = matplotlib.rcParams.copy()
+from epymarl_fairtest.report.page import make_report
+make_report(Path(sys.argv[1]))
+print(sorted({"torch", "sacred", "matplotlib.pyplot", "sklearn", "numba"} & set(sys.modules)))
+assert all(matplotlib.rcParams[name] == before[name] for name in before if name != "backend")
+"""
+
+
+def test_the_same_run_gives_the_same_bytes_in_any_process_without_torch_or_pyplot(runs: Runs, tmp_path: Path) -> None:
+    found = []
+    for seed in ("1", "2"):
+        copy = Path(shutil.copytree(runs("tag"), tmp_path / seed / "run"))
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "MPLCONFIGDIR": str(tmp_path / seed)}
+        if seed == "2":
+            (tmp_path / seed / "matplotlibrc").write_text("axes.facecolor: black\nfont.size: 30\nsvg.hashsalt: other\n")
+        command = [sys.executable, "-W", "ignore", "-c", ALONE, str(copy)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == "[]"
+        found.append((copy / "report" / "index.html").read_bytes())
+    assert found[0] == found[1]
+
+
+def test_a_given_task_gives_the_same_gallery_as_one_made_again(runs: Runs) -> None:
+    record = read_run(runs("tag"))
+    made, given = (gallery_of(record, task).all for task in (None, team("tag").task))
+    assert [(one.as_json(), one.film, one.still) for one in made] == [
+        (one.as_json(), one.film, one.still) for one in given
+    ]
+
+
+def test_nothing_else_in_the_run_folder_changes(copied: Callable[[str], Path]) -> None:
+    path = copied("fair")
+    before = {file: file.read_bytes() for file in path.iterdir()}
+    assert make_report(path) == path / "report" / "index.html"
+    assert {file: file.read_bytes() for file in path.iterdir() if file.is_file()} == before
+    assert [file.name for file in (path / "report").iterdir()] == ["index.html"]
+
+
+def test_a_report_that_cannot_be_written_is_told(copied: Callable[[str], Path]) -> None:
+    path = copied("fair")
+    (path / "report").write_text("mine")
+    with pytest.raises(FairTestError, match=r"cannot write.*report"):
+        make_report(path)
+
+
+# --- fairtest report ----------------------------------------------------------------------------------
+
+
+def called(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    add_report_parser(parser.add_subparsers())
+    args = parser.parse_args(["report", *arguments])
+    code: int = args.func(args)
+    return code
+
+
+def test_the_command_makes_the_page_prints_its_path_and_opens_it_where_asked(
+    copied: Callable[[str], Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    path = copied("fair")
+    assert called(str(path)) == 0
+    assert capsys.readouterr().out.strip() == str(path / "report" / "index.html")
+    assert opened == []
+    assert called(str(path), "--open") == 0
+    assert opened == [(path / "report" / "index.html").resolve().as_uri()]
+
+
+def test_static_files_lie_in_the_package() -> None:
+    assert {file.name for file in page.STATIC.iterdir()} == {"template.html", "report.css", "report.js"}
