@@ -38,7 +38,7 @@ from epymarl_fairtest.store.checksum import CHECKSUMS, unsealed
 from epymarl_fairtest.store.journal import read_journal
 from epymarl_fairtest.store.run import RunFolder
 
-COMMON = ["theta=0.9", "workers=1", "engine=twin", "confirm=5"]
+COMMON = ["theta=0.9", "workers=1", "engine=twin", "confirm=5", "report=false"]
 SEARCH = ["rounds=1", "generations=2", "pool=60", "offspring=15", "predictor_episodes=30", "d=10"]
 CASES = {
     "random, spread": ("mpe-qmix", "random", 120, ["batch=20"]),
@@ -173,7 +173,7 @@ def lost(out: Path, told: Told) -> list[int]:
     if not (out / "summary.json").is_file():
         entries, _ = read_journal(out / "journal.jsonl")
         paths = [out / "parts" / f"{number:05d}.npz" for number, entry in entries.items() if entry["failures"]]
-    for path in paths:
+    for path in filter(Path.is_file, paths):
         with np.load(path, allow_pickle=False) as file:
             if file.files:
                 states = file["states"]
@@ -275,9 +275,9 @@ def without_pool(team: str, folder: Path) -> Path:
 # --- the journal --------------------------------------------------------------------------------------
 
 
-def episodes(count: int, generator: np.random.Generator) -> Episodes:
+def episodes(count: int, first: int, generator: np.random.Generator) -> Episodes:
     """What no engine executed, as small as it can be."""
-    whole: dict[str, Any] = {name: np.arange(count) for name in ("root_seed", "parent", "id")}
+    whole: dict[str, Any] = {name: first + np.arange(count) for name in ("root_seed", "parent", "id")}
     steps: dict[str, Any] = {name: np.zeros(count, np.int32) for name in ("shift", "start_step")}
     return Episodes(
         states=generator.random((count, 3, 2)),
@@ -304,7 +304,8 @@ def write_records(out: Path, records: int, seed: int) -> None:
 
 
 def save_record(folder: RunFolder, number: int, generator: np.random.Generator) -> None:
-    folder.save_batch(number, "execution", episodes(2, generator), np.array([0.4, 1.0]), np.array([True, False]))
+    made = episodes(2, 2 * number, generator)
+    folder.save_batch(number, "execution", made, np.array([0.4, 1.0]), np.array([True, False]))
 
 
 def torn_records(root: Path) -> dict[str, int]:

@@ -21,7 +21,7 @@ import tempfile
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -228,18 +228,20 @@ class Fuzz:
         """Command lines of real options with meant and unmeant values; nothing of it is long work."""
         here = self.place / "here"
         here.mkdir()
-        broken = Path(shutil.copytree(self.run, here / "broken"))
-        (broken / "manifest.json").write_text("{}")
-        unfinished = Path(shutil.copytree(self.run, here / "unfinished"))
-        (unfinished / "summary.json").unlink()
+        shutil.copytree(self.team, here / "team")
+        for name in ("run", "broken", "unfinished"):
+            shutil.copytree(self.run, here / name)
+        (here / "broken" / "manifest.json").write_text("{}")
+        (here / "unfinished" / "summary.json").unlink()
         (here / "empty").mkdir()
         (here / "file").write_text("mine")
-        places = ["nowhere", "file", "empty", "broken", "unfinished", "file/below", "", ".", "broken/failures.npz"]
-        words = [line for line in command_lines(places) if line[0] not in ("demo", "launch", "doctor")]
-        line = st.sampled_from(words).flatmap(lambda pieces: st.tuples(*pieces[1])).map(flat)
+        runs = 0
 
-        @given(line | st.lists(NAME, max_size=3))
+        @given(command_line() | small_run() | st.lists(NAME, max_size=3))
         def test(argv: list[str]) -> None:
+            nonlocal runs
+            runs += 1
+            argv = [word.replace("NEW", f"new-{runs}") for word in argv]
             said, told = io.StringIO(), io.StringIO()
             with contextlib.chdir(here), contextlib.redirect_stdout(told), contextlib.redirect_stderr(said):
                 try:
@@ -254,29 +256,55 @@ class Fuzz:
         return test
 
 
-def command_lines(places: list[str]) -> list[tuple[str, list[st.SearchStrategy[list[str]]]]]:
-    """For each command the words that may follow each other: its own options with values of any kind."""
-    value = st.sampled_from(places) | MEANT | NAME | st.integers().map(str) | st.floats().map(str)
-    settings_ = st.builds(lambda name, text: f"{name}={text}", st.sampled_from(sorted(FIELDS)) | NAME, value)
-    found = []
-    for words, parser in leaves(_parser(), []):
-        options: list[st.SearchStrategy[list[str]]] = []
-        for action in parser._actions:
-            one: st.SearchStrategy[str] = st.sampled_from(sorted(action.choices)) if action.choices else value
-            if action.dest == "set":
-                one = settings_
-            elif action.type is Path or action.dest in ("out", "checkout"):
-                one = st.sampled_from(places) | NAME.filter(lambda text: "/" not in text and ".." not in text)
-            count = 0 if action.nargs == 0 else 1
-            given_ = st.lists(one, min_size=count, max_size=count)
-            if action.option_strings:
-                name = action.option_strings[-1]
-                given_ = given_.map(lambda values, name=name: [name, *values])  # type: ignore[misc]
-                options.append(st.just([]) | given_)
-            else:
-                options.append(given_)
-        found.append((words[0], [st.just(words), *options]))
-    return found
+PLACES = ["nowhere", "file", "empty", "broken", "unfinished", "file/below", "", ".", "broken/failures.npz", "NEW"]
+LONG = ("demo", "launch", "doctor")  # they train, or start other programs
+WITH_RUN = ("runs", "compare", "gate", "export")  # quick on a finished run
+HARMLESS = ("index", "epsilon", "temperature", "execution", "coverage_bins", "distinct_distance", "confirm", "fitness",
+            "quantile", "allocation", "progress", "d", "engine", "seed", "out", "options", "preset")  # fmt: skip
+
+
+def small_run() -> st.SearchStrategy[list[str]]:
+    """Runs of a real team that end soon, whatever else is set."""
+    value = NUMBER.map(shown) | MEANT | VALUE
+    changes = st.builds(lambda name, text: ["--set", f"{name}={text}"], st.sampled_from(HARMLESS), value)
+    fixed = ["--method", "random", "--budget", "3", "--set", "batch=2", "--set", "workers=1", "--set", "report=false"]
+    return st.lists(changes, max_size=2).map(
+        lambda given: ["run", "--policy", "team", "--out", "NEW", *flat(given), *fixed]
+    )
+
+
+def shown(number: float) -> str:
+    return f"{number:.3g}" if isinstance(number, float) else f"1{'0' * 400}" if number > 10**300 else str(number)
+
+
+def command_line() -> st.SearchStrategy[list[str]]:
+    """A command and some of its own options, with values of any kind."""
+    return st.one_of([words(line, parser) for line, parser in leaves(_parser(), []) if line[0] not in LONG])
+
+
+def words(line: list[str], parser: argparse.ArgumentParser) -> st.SearchStrategy[list[str]]:
+    place = st.sampled_from([*PLACES, "run"] if line[0] in WITH_RUN else PLACES)
+    value = place | MEANT | NAME | st.integers().map(str) | st.floats().map(str)
+    pieces: list[st.SearchStrategy[list[str]]] = [st.just(line)]
+    for action in (action for action in parser._actions if action.dest != "help"):
+        one: st.SearchStrategy[str] = value
+        if action.choices:
+            one = st.sampled_from([*map(str, action.choices), "other"])
+        elif action.dest == "set":
+            one = st.builds(lambda name, text: f"{name}={text}", st.sampled_from(sorted(FIELDS)) | NAME, value)
+        elif action.type is Path or action.dest in ("out", "checkout"):
+            one = place | place | NAME.filter(lambda text: "/" not in text and ".." not in text)
+        elif action.type in (int, float):
+            one = st.integers(0, 9).map(str) | NUMBER.map(shown) | value
+        count = 0 if action.nargs == 0 else 1
+        given_ = st.lists(one, min_size=count, max_size=count)
+        if action.option_strings:
+            name = action.option_strings[-1]
+            some = given_.map(lambda values, name=name: [name, *values])  # type: ignore[misc]
+            pieces.append(some if action.required else st.one_of(st.just([]), st.just([]), st.just([]), some))
+        else:
+            pieces.append(given_)
+    return st.tuples(*pieces).map(flat)
 
 
 def leaves(parser: argparse.ArgumentParser, words: list[str]) -> Iterator[tuple[list[str], argparse.ArgumentParser]]:
@@ -287,7 +315,7 @@ def leaves(parser: argparse.ArgumentParser, words: list[str]) -> Iterator[tuple[
         yield from leaves(below, [*words, name])
 
 
-def flat(pieces: tuple[list[str], ...]) -> list[str]:
+def flat(pieces: Iterable[list[str]]) -> list[str]:
     return [word for piece in pieces for word in piece]
 
 

@@ -2,11 +2,11 @@
 
 What a team does wrong before it has learned anything says nothing about fairness. So each team plays, as it is:
 
-foraging        as it is tested (epsilon-greedy, 0.05: decision 012), receives at least 0.7 of what there is (rewards are
-                shares of the food, so all of it is 1), and in less than 10% of the episodes nothing at all.
-other tasks     greedily, receives more than a random team on the same seeds (99% interval of the paired difference above 0),
-                and more than it did in the first half of its training, by at least 0.2 standard deviations of an
-                episode's return.
+foraging        as it is tested (epsilon-greedy, 0.05: decision 012), receives at least 0.7 of what there is (rewards
+                are shares of the food, so all of it is 1), and in less than 10% of the episodes nothing at all.
+other tasks     greedily, receives more than a random team on the same seeds (99% interval of the paired difference
+                above 0), and more than it did in the first half of its training, by at least 0.2 standard deviations
+                of an episode's return.
 
 The first half is the mean of the learning curve's rows up to half of the training steps. The row before training is
 left out: every team beats it, and with it one that learned nothing in the second half would pass. The end of training

@@ -42,8 +42,9 @@ TESTS = Path(__file__).resolve().parent
 
 SHORT = (
     "use_cuda=False seed=1 t_max=200 batch_size=4 test_nepisode=2 epsilon_anneal_time=1000"
-    " fairtest_args.method=random fairtest_args.budget=60 fairtest_args.batch=40"
+    " fairtest_args.method=random fairtest_args.budget=60 fairtest_args.batch=40 fairtest_args.report=False"
 )
+PAGE = "fairtest_args.report=True"  # as it is unless a test has no use for it
 LONG = (
     "t_max=3000 batch_size=8 save_model=True save_model_interval=500 test_interval=1500 test_nepisode=2"
     " log_interval=500 runner_log_interval=500 learner_log_interval=500"
@@ -146,7 +147,7 @@ def _jobs() -> dict[str, Job]:
         ),
         # Algorithms, tasks and runners:
         Job("zoo/qmix-tag-parallel", f"--config=qmix --env-config=fairtest_pp with {ON} {SHORT} {PARALLEL}"),
-        Job("zoo/iql-spread", f"--config=iql --env-config=fairtest_mpe with {ON} {SHORT} {SEARCH}"),
+        Job("zoo/iql-spread", f"--config=iql --env-config=fairtest_mpe with {ON} {SHORT} {SEARCH} {PAGE}"),
         Job("zoo/iql_ns-foraging", f"--config=iql_ns --env-config=fairtest_lbf with runner=fairtest {SHORT}"),
         Job(
             "zoo/stock-foraging",
@@ -155,7 +156,7 @@ def _jobs() -> dict[str, Job]:
         ),
         Job("epymarl/qmix-tag", f"--config=qmix --env-config=fairtest_pp with {ON} {SHORT}"),
         Job("epymarl/iql-spread", f"--config=iql --env-config=fairtest_mpe with {ON} {SHORT}"),
-        Job("epymarl/iql-tag", f"--config=iql --env-config=fairtest_pp with {ON} {SHORT}"),
+        Job("epymarl/iql-tag", f"--config=iql --env-config=fairtest_pp with {ON} {SHORT} {PAGE}"),
         Job("epymarl/iql-foraging", f"--config=iql --env-config=fairtest_lbf with {ON} {SHORT}"),
         Job("epymarl/vdn-tag", f"--config=vdn --env-config=fairtest_pp with runner=fairtest {SHORT}"),
         Job("epymarl/qmix_ns-foraging", f"--config=qmix_ns --env-config=fairtest_lbf with {ON} {SHORT}"),
@@ -163,7 +164,7 @@ def _jobs() -> dict[str, Job]:
         Job(
             "epymarl/installed",
             f"--config=qmix --env-config=gymma with {ON} env_args.key=lbforaging:Foraging-8x8-3p-3f-v3"
-            f" env_args.time_limit=50 {SHORT}",
+            f" env_args.time_limit=50 {SHORT} {PAGE}",
             installed=True,
         ),
         # Environments that pay all agents the same:
@@ -175,7 +176,7 @@ def _jobs() -> dict[str, Job]:
         Job(
             "epymarl/stock-spread-allocated",
             f"--config=iql --env-config=gymma with {ON} env_args.key=pz-mpe-simple-spread-v3 env_args.time_limit=25"
-            f" {SHORT} fairtest_args.allocation=nearest_landmark",
+            f" {SHORT} {PAGE} fairtest_args.allocation=nearest_landmark",
         ),
         Job(
             "epymarl/stock-tag",

@@ -21,8 +21,8 @@ EDGES = {  # package or module -> what it may import of ours, itself aside
     },
     "campaign": {"config", "engine", "episode", "fairness", "ledger", "metrics", "pool", "rng", "tasks"},
     "cli": {
-        "__init__", "completion", "config", "demo", "errors", "experiment", "host", "ledger", "policies", "replay", "report",
-        "run", "store", "subject", "workflow",
+        "__init__", "completion", "config", "demo", "errors", "experiment", "host", "ledger", "policies", "replay",
+        "report", "run", "store", "subject", "workflow",
     },
     "completion": {"errors"},
     "confirm": {"engine", "episode"},

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from support import JOBS, Finished
+from support import JOBS, PAGE, Finished
 
 from epymarl_fairtest.host.checkpoint import load_record, load_weights
 from epymarl_fairtest.pool import load_pool
@@ -31,7 +31,7 @@ FURTHER_KEYS = {
 PREDICTOR_KEYS = {"auc_abstract", "auc_full", "d", "joint_states"}
 FILES = {
     "manifest.json", "summary.json", "failures.npz", "failures.csv", "journal.jsonl", "policy/agent.th",
-    "policy/policy.yaml", "policy/training_pool.npz",
+    "policy/policy.yaml", "policy/training_pool.npz", "executions.npz", "evidence.npz", "checksums.json",
 }  # fmt: skip
 FALLBACK = "FairTest found no training pool beside the checkpoint"
 ALIKE = "all receive the same"
@@ -110,6 +110,7 @@ def check_sacred(done: Finished, files: set[str], summary: dict[str, Any]) -> No
         assert info[f"fairtest_{name}"] == [summary[name]]
         assert metrics[f"fairtest_{name}"]["values"] == [summary[name]]
     assert metrics["fairtest_failure_rate"]["values"] == [summary["failures"] / summary["evaluated"]]
+    assert info.get("fairtest") == (summary if done.job.host == "epymarl" else None)  # PyMARLzoo+ plots what is there
 
 
 @each(TRAINED)
@@ -117,9 +118,11 @@ def test_training_with_fairtest_leaves_a_complete_run_folder_and_sacred_artifact
     done = finished(name)
     assert done.code == 0, done.output
     assert "Traceback" not in done.output
-    summary = check_run_folder(done.run, FILES)
+    files = FILES | {"report/index.html"} if PAGE in JOBS[name].arguments else FILES
+    summary = check_run_folder(done.run, files)
     assert summary["task"] == TRAINED[name]
-    check_sacred(done, FILES, summary)
+    check_sacred(done, files, summary)
+    assert ("index.html" in done.said) == ("report/index.html" in files)
     assert "unfair episodes" in done.said
     assert done.run.name in done.said
 

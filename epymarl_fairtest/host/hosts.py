@@ -15,6 +15,7 @@ class Host:
 
     name: str
     prefix: str  # of its modules
+    plots_info: bool  # does it draw every entry of sacred's info, and stop at one that is no curve?
 
     @property
     def runners(self) -> dict[str, Any]:
@@ -45,6 +46,7 @@ class Host:
 class Epymarl(Host):
     name = "EPyMARL"
     prefix = ""
+    plots_info = False
 
     def environment_arguments(self, args: Any) -> dict[str, Any]:
         extra = {n: getattr(args, n) for n in ("common_reward", "reward_scalarisation") if hasattr(args, n)}
@@ -66,6 +68,7 @@ class Epymarl(Host):
 class PymarlZoo(Host):
     name = "PyMARLzoo+"
     prefix = "pymarlzooplus."
+    plots_info = True
 
     def environment_arguments(self, args: Any) -> dict[str, Any]:
         return dict(args.env_args)

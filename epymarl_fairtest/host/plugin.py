@@ -427,6 +427,8 @@ class Plugin:
         sacred_run = getattr(self._logger, "_run_obj", None)
         if sacred_run is None:
             return
+        if not self._host.plots_info:
+            sacred_run.info["fairtest"] = summary
         for file in sorted(p for p in path.rglob("*") if p.is_file()):
             name = "fairtest_" + "_".join(file.relative_to(path).parts)
             sacred_run.add_artifact(str(file), name=name)

@@ -1,0 +1,120 @@
+"""docs/settings.md from the schema: defaults, rules, presets and example commands; the prose is the page's own.
+
+python tools/settings_page.py [--check | --write]
+
+Prints the page, says whether docs/settings.md is it (exit code 1 if not), or writes it. What stands between a setting's
+heading and its list is written by hand and kept; a setting that is new begins with the sentence of its field.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from epymarl_fairtest.config import FIELDS, presets
+from epymarl_fairtest.files import shipped
+from epymarl_fairtest.strategies import STRATEGIES
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
+OWN_OPTION = ("preset", "method", "budget", "seed", "out")  # those of `fairtest run` beside --set
+CHOICES = {"preset": presets, "method": lambda: list(STRATEGIES)}  # their rule is text; these are checked by name
+
+SHOWN: dict[str, Any] = {
+    "preset": "paper", "method": "random", "allocation": "prey_distance", "theta": 0.7, "budget": 5000,
+    "accounting": "paper", "execution": "softmax", "epsilon": 0.1, "rounds": 2, "generations": 5, "select_ratio": 0.05,
+    "crossover_ratio": 1.0, "prioritise": False, "fill": "fronts", "fitness": "f1,f3", "f3_temperature": 1.0,
+    "parents": "uniform", "tournament": 4, "buckets": 20, "d": 0.5, "workers": 2, "engine": "lockstep",
+    "confirm": "all", "batch": 128, "seed": 7, "training_pool": 1000, "coverage_bins": 8, "distinct_distance": 0.2,
+    "report": False, "progress": False, "out": "runs/first",
+}  # fmt: skip
+EXAMPLES: dict[str, dict[str, Any]] = {name: {name: value} for name, value in SHOWN.items()} | {
+    "options": {"method": "gmt", "options.cycle": 25},  # these need others beside them
+    "index": {"index": "gini", "theta": 0.6},
+    "quantile": {"theta": "auto", "quantile": 0.1, "budget": 5000},
+    "calibration_episodes": {"theta": "auto", "calibration_episodes": 500, "budget": 5000},
+    "temperature": {"execution": "softmax", "temperature": 0.2},
+    "pool": {"pool": 500, "budget": 5000},
+    "offspring": {"offspring": 50, "budget": 1500},
+    "predictor_episodes": {"predictor_episodes": 500, "budget": 5000},
+}
+STOCK_TAG = "gymma with fairtest=True env_args.key=pz-mpe-simple-tag-v3 env_args.time_limit=25"
+ENVIRONMENTS = {  # on EPyMARL, on PyMARLzoo+
+    "allocation": (f"{STOCK_TAG} env_args.pretrained_wrapper=PretrainedTag", "fairtest_pp with fairtest=True")
+}
+
+
+def as_yaml(value: Any) -> str:
+    """A value as config/fairtest.yaml writes it."""
+    if isinstance(value, list):
+        return f"[{', '.join(value)}]"
+    return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n").removesuffix("\n...")
+
+
+def values_of(name: str) -> dict[str, Any]:
+    return yaml.safe_load((shipped("config") / name).read_text(encoding="utf-8")) or {}
+
+
+def commands(name: str) -> list[str]:
+    shown = EXAMPLES[name]
+    given = " ".join(f"fairtest_args.{key}={value}" for key, value in shown.items())  # sacred reads Python
+    epymarl, zoo = ENVIRONMENTS.get(name, ("fairtest_lbf with fairtest=True",) * 2)
+    words = [f"--{k} {v}" if k in OWN_OPTION else f"--set {k}={as_yaml(v)}" for k, v in shown.items()]
+    out = [] if "out" in shown else ["--out runs/1"]
+    return [
+        f"python src/main.py --config=qmix --env-config={epymarl} {given}",
+        f"fairtest launch -- pymarlzooplus.main --config=qmix --env-config={zoo} {given}",
+        " ".join(["fairtest run --policy RUN/policy", *out, *words]),
+    ]
+
+
+def section(name: str, prose: str) -> str:
+    rule = FIELDS[name].metadata["rule"]
+    allowed = ", ".join(f"`{choice}`" for choice in CHOICES[name]()) if name in CHOICES else rule.allowed
+    changed = {preset: values_of(f"presets/{preset}.yaml") for preset in presets()}
+    changes = [f"`{preset}` {as_yaml(values[name])}" for preset, values in changed.items() if name in values]
+    told = [
+        f"- Default: `{as_yaml(values_of('fairtest.yaml')[name])}`",
+        f"- Allowed: {allowed}",
+        f"- Presets: {', '.join(changes) or 'none change it'}",
+    ]
+    return "\n".join([f"## `{name}`", "", prose, "", *told, "", "```sh", *commands(name), "```"])
+
+
+def page(now: str) -> str:
+    """The page anew, with the beginning and the prose that it has now."""
+    first, *rest = re.split(r"^## `(\w+)`\n", now, flags=re.MULTILINE)
+    written = {
+        name: body.partition("\n- Default:")[0].strip() for name, body in zip(rest[::2], rest[1::2], strict=True)
+    }
+    told = {name: written.get(name) or f"{field.metadata['doc']}." for name, field in FIELDS.items()}
+    return "\n\n".join([first.rstrip(), *(section(name, told[name]) for name in FIELDS)]) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="exit code 1 if docs/settings.md differs")
+    what.add_argument("--write", action="store_true", help="write docs/settings.md")
+    given = parser.parse_args()
+    now = PAGE.read_text(encoding="utf-8")
+    new = page(now)
+    if given.check:
+        old, ours = now.splitlines(), new.splitlines()
+        print(*difflib.unified_diff(old, ours, "docs/settings.md", "the schema", lineterm=""), sep="\n", end="")
+        return int(now != new)
+    if given.write:
+        PAGE.write_text(new, encoding="utf-8")
+    else:
+        print(new, end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
