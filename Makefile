@@ -11,7 +11,7 @@ demo: $(VENV)/.demo  ## train a small QMIX team with fairtest=True and test it
 	$(VENV)/bin/fairtest demo --out build/demo
 
 test: $(VENV)/.test  ## run the tests
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.check  ## format, lint and types
 	$(VENV)/bin/ruff format --check .

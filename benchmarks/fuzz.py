@@ -20,6 +20,7 @@ import sys
 import tempfile
 import traceback
 import warnings
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
@@ -185,16 +186,24 @@ class Fuzz:
         def changed(name: str, how: Any) -> np.ndarray:
             if not callable(how):
                 return np.zeros(*how)
-            return columns[name] if columns[name].dtype.kind == "U" else how(columns[name])
+            before = columns.get(name, columns["id"])
+            return before if before.dtype.kind == "U" else how(before)
 
-        @given(st.dictionaries(st.sampled_from(sorted(columns)), st.tuples(shape, kinds) | change, max_size=2), st.sets(
-            st.sampled_from(sorted(columns)), max_size=2), st.booleans())  # fmt: skip
-        def test(changes: dict[str, Any], dropped: set[str], pool: bool) -> None:
+        some = st.sampled_from([*sorted(columns), "position"])
+
+        @given(
+            st.dictionaries(some, st.tuples(shape, kinds) | change, max_size=2),
+            st.sets(some, max_size=2),
+            st.booleans(),
+        )
+        def test(changes: dict[str, Any], dropped: set[str], loose: bool) -> None:
             made = columns | {name: changed(name, how) for name, how in changes.items()}
             path = self.place / "arrays.npz"
             np.savez(path, **{name: array for name, array in made.items() if name not in dropped})
-            if pool:
-                self.taken(lambda: load_pool(path))
+            if loose:
+                with zipfile.ZipFile(path, "a") as archive:
+                    archive.writestr(sorted(dropped or {"more"})[0], b"no array")
+            self.taken(lambda: load_pool(path))
             found = self.taken(lambda: load_failures(path))
             if found is not None:
                 found.executed_steps()
@@ -237,7 +246,9 @@ class Fuzz:
         (here / "file").write_text("mine")
         runs = 0
 
-        @given(command_line() | small_run() | st.lists(NAME, max_size=3))
+        kinds = [command_line(), command_line(), command_line(), small_run(), st.lists(NAME, max_size=3)]
+
+        @given(st.integers(0, 4).flatmap(kinds.__getitem__))
         def test(argv: list[str]) -> None:
             nonlocal runs
             runs += 1
@@ -259,14 +270,20 @@ class Fuzz:
 PLACES = ["nowhere", "file", "empty", "broken", "unfinished", "file/below", "", ".", "broken/failures.npz", "NEW"]
 LONG = ("demo", "launch", "doctor")  # they train, or start other programs
 WITH_RUN = ("runs", "compare", "gate", "export")  # quick on a finished run
-HARMLESS = ("index", "epsilon", "temperature", "execution", "coverage_bins", "distinct_distance", "confirm", "fitness",
-            "quantile", "allocation", "progress", "d", "engine", "seed", "out", "options", "preset")  # fmt: skip
+HARMLESS = {
+    "index": "gini", "epsilon": "0.3", "temperature": "2", "execution": "softmax", "coverage_bins": "3", "theta": "0.7",
+    "distinct_distance": "0.5", "confirm": "1", "fitness": "f1", "quantile": "0.3", "allocation": "env", "d": "5",
+    "progress": "off", "engine": "lockstep", "seed": "4", "out": "elsewhere", "options": "{}", "preset": "strict",
+}  # fmt: skip
 
 
 def small_run() -> st.SearchStrategy[list[str]]:
     """Runs of a real team that end soon, whatever else is set."""
     value = NUMBER.map(shown) | MEANT | VALUE
-    changes = st.builds(lambda name, text: ["--set", f"{name}={text}"], st.sampled_from(HARMLESS), value)
+    names = st.sampled_from(sorted(HARMLESS))
+    sound = names.map(lambda name: ["--set", f"{name}={HARMLESS[name]}"])
+    other = st.builds(lambda name, text: ["--set", f"{name}={text}"], names, value)
+    changes = st.booleans().flatmap(lambda soundly: sound if soundly else other)
     fixed = ["--method", "random", "--budget", "3", "--set", "batch=2", "--set", "workers=1", "--set", "report=false"]
     return st.lists(changes, max_size=2).map(
         lambda given: ["run", "--policy", "team", "--out", "NEW", *flat(given), *fixed]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 draw_report = run._report
+SPREAD = "PYTEST_XDIST_WORKER" in os.environ
 
 
 @pytest.fixture
@@ -43,16 +45,28 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, stock_epymarl: object) ->
     shop.close()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where files are spread over processes (make test), the one that waits for training goes first."""
+    if SPREAD:
+        items.sort(key=lambda item: item.get_closest_marker("jobs") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _started(request: pytest.FixtureRequest) -> None:
-    """Begin early: training takes longer than everything else."""
+    """Begin early: training takes longer than everything else. Of several processes only one needs it."""
+    if not SPREAD:
+        request.getfixturevalue("ordered")
+
+
+@pytest.fixture(scope="session")
+def ordered(request: pytest.FixtureRequest) -> None:
     names = {name for item in request.session.items for mark in item.iter_markers("jobs") for name in mark.args}
     if names:
         request.getfixturevalue("workshop").order(names)
 
 
 @pytest.fixture
-def finished(request: pytest.FixtureRequest, workshop: Workshop) -> Callable[[str], Finished]:
+def finished(request: pytest.FixtureRequest, ordered: None, workshop: Workshop) -> Callable[[str], Finished]:
     """The result of a job that the test names in its `jobs` mark."""
     named = {name for mark in request.node.iter_markers("jobs") for name in mark.args}
     if not all(workshop.can(name) for name in named):

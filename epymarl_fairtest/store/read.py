@@ -35,7 +35,10 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
     try:
         verify(path)
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if names is None or name in names}
+            found = {name: file[name] for name in file.files if names is None or name in names}
+        if not all(isinstance(array, np.ndarray) for array in found.values()):
+            raise ValueError("it holds more than arrays")
+        return found
     except FairTestError:
         raise
     except Exception as error:  # a damaged archive fails in zipfile, zlib, struct, tokenize and elsewhere
