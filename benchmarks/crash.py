@@ -56,6 +56,7 @@ CHANGING = (
     "mkdir",
 )  # the calls of `os` that change the disk, or make sure of it
 MEMORY = "/dev/shm"  # as good as a disk: what a process has written outlives it
+MOMENTS = ("before", "searching", "joining", "clearing", "after")
 Told = dict[int, int]  # failure -> checksum of its states
 
 
@@ -261,7 +262,8 @@ class Case:
                 return
 
     def as_dict(self) -> dict[str, Any]:
-        return {"case": self.name, "seconds": round(self.seconds, 2), "failures": len(self.whole.told), **self.counts}
+        counts = {name: self.counts[name] for name in ("kills", *MOMENTS, "runs", "announced", "lost", "differing")}
+        return {"case": self.name, "seconds": round(self.seconds, 2), "failures": len(self.whole.told), **counts}
 
 
 def without_pool(team: str, folder: Path) -> Path:

@@ -139,7 +139,9 @@ class Fuzz:
             lambda values: json.dumps(values).encode()
         )
         changed = st.builds(
-            lambda name, value: whole + f"\n{name}: {json.dumps(value)}\n".encode(), st.sampled_from(known), VALUE
+            lambda name, value: whole + f"\n{name}: {json.dumps(value)}\n".encode(),
+            st.sampled_from(known),
+            st.integers(1, 50) | VALUE,
         )
         damaged = st.lists(EDIT, max_size=4).map(lambda edits: edited(whole, edits))
 

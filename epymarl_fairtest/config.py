@@ -296,7 +296,12 @@ def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
         name, value = parse_assignment(text)
         group, dot, option = name.partition(".")
         if group == "options" and dot:
-            given.setdefault("options", {})[option] = value
+            options = given.setdefault("options", {})
+            if not isinstance(options, dict):
+                raise FairTestError(
+                    f"--set {text!r} and --set options={options!r} contradict each other; leave one out."
+                )
+            options[option] = value
         else:
             given[name] = value
     return given

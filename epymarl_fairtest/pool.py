@@ -81,6 +81,8 @@ class TrainingPool:
 
 def _fit(*arrays: NDArray[Any]) -> bool:
     """Do these arrays describe episodes, one after the other?"""
+    if not all(isinstance(array, np.ndarray) for array in arrays):  # an archive may hold other files under these names
+        return False
     position, length, q, actions, rewards = arrays
     if position.shape != length.shape or length.ndim != 1 or any(a.dtype.kind not in "iuf" for a in arrays):
         return False

@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import importlib
 import io
 import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -26,6 +30,7 @@ from epymarl_fairtest.config import FIELDS, NoOptions, parse_assignment, parse_a
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.files import shipped
 from epymarl_fairtest.host.checkpoint import expected_shapes, load_record
+from epymarl_fairtest.host.plugin import Plugin
 from epymarl_fairtest.run import check_method, summary_table
 from epymarl_fairtest.search.plan import plan_of
 from epymarl_fairtest.store.run import RunFolder
@@ -35,7 +40,7 @@ from epymarl_fairtest.tasks import task_for
 ROOT = Path(__file__).resolve().parent.parent
 README, SETTINGS = ROOT / "README.md", ROOT / "docs" / "settings.md"
 ARCHITECTURE, METHOD = ROOT / "docs" / "architecture.md", ROOT / "docs" / "method.md"
-BASELINES = ROOT / "docs" / "baselines.md"
+BASELINES, LOGGING = ROOT / "docs" / "baselines.md", ROOT / "docs" / "logging.md"
 PLAN = (ROOT / "docs" / "decisions" / "009-sizes-from-the-budget.md").read_text(encoding="utf-8")
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -135,7 +140,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
 
 def test_there_are_commands_to_check() -> None:
     programs = {words[0] for _, words in ALL_COMMANDS}
-    assert {"make", "fairtest", "python", "pip", "cd"} == programs
+    assert {"make", "fairtest", "python", "pip", "cd", "git"} == programs
 
 
 @every_command
@@ -151,6 +156,11 @@ def test_a_shown_command_is_accepted(page: Path, words: list[str]) -> None:
             command = [word for word in args.command if word != "--"]
             assert command[0] in ("src/main.py", "pymarlzooplus.main")
             check_host_command(command[1:])
+    elif program == "git":
+        assert arguments[:2] == ["clone", "https://github.com/uoe-agents/epymarl.git"]
+    elif program == "python" and arguments[:2] == ["-m", "pytest"]:
+        exported = [words[words.index("--pytest") + 1] for words in commands(page) if "--pytest" in words]
+        assert arguments[2:] == exported, "only what the page exports"
     elif program == "python" and arguments[0] == "-m":
         check_benchmark(*arguments[1:])
     elif program == "python":
@@ -186,9 +196,9 @@ def check_host_command(words: list[str]) -> None:
     assert env_config == "gymma" or (shipped("config") / "envs" / f"{env_config}.yaml").is_file()
     assert ("env_args.key" in dict(word.split("=", 1) for word in after)) == (env_config == "gymma")
     assert "fairtest=True" in after
-    for word in after:
-        name = word.split("=", 1)[0]
-        assert name.split(".")[0] in ("fairtest", "fairtest_args", "env_args", "t_max", "evaluate", "checkpoint_path")
+    ours = {"fairtest", "fairtest_args", "env_args"}
+    theirs = {"t_max", "evaluate", "checkpoint_path", "use_wandb", "wandb_team", "wandb_project"}
+    assert {word.split("=", 1)[0].split(".")[0] for word in after} <= ours | theirs
 
 
 def check_pip(arguments: list[str]) -> None:
@@ -311,6 +321,29 @@ def test_the_settings_page_has_an_example_for_both_hosts_and_for_run(name: str) 
     assert re.search(rf" fairtest_args\.{name}(\.\w+)?=", zoo)
     assert saved.startswith("fairtest run ")
     assert re.search(rf" --set {name}(\.\w+)?=| --{name} ", saved)
+
+
+def test_the_settings_page_is_the_one_that_the_schema_gives() -> None:
+    """`python tools/settings_page.py --write` mends it."""
+    command = [sys.executable, str(ROOT / "tools" / "settings_page.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_check_of_the_settings_page_sees_a_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    tool = importlib.import_module("settings_page")
+    page = tmp_path / "settings.md"
+    page.write_text(SETTINGS.read_text(encoding="utf-8").replace("- Default: `0.05`", "- Default: `0.5`", 1))
+    monkeypatch.setattr(tool, "PAGE", page)
+    monkeypatch.setattr(sys, "argv", ["settings_page.py", "--check"])
+    assert tool.main() == 1
+    assert "+- Default: `0.05`" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["settings_page.py", "--write"])
+    assert tool.main() == 0
+    assert page.read_bytes() == SETTINGS.read_bytes()
 
 
 def methods() -> dict[str, str]:
@@ -451,14 +484,54 @@ def told_keys() -> set[str]:
     return {key for row in re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)}
 
 
-def test_the_shown_table_has_the_rows_of_a_real_one() -> None:
-    (shown,) = (block for block in blocks(README, "text") if "unfair episodes" in block)
-    summary: dict[str, Any] = dict.fromkeys(told_keys(), 1) | {
+def some_summary() -> dict[str, Any]:
+    return dict.fromkeys(told_keys(), 1) | {
         "index": "jfi",
         "index_quantiles": {"0": 0.5, "0.5": 0.5},
+        "jfi_quantiles": {"0": 0.5, "0.5": 0.5},
         "phases": {"proof": 0.5, "execution": 0.5},
         "predictor": {"d": 0.5, "auc_full": 0.5, "auc_abstract": 0.5, "joint_states": 1},
     }
+
+
+class Heard:
+    """What a host's logger is told; `_run_obj` is its sacred run."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.artifacts: list[str] = []
+        self.info: dict[str, Any] = {}
+        self._run_obj = self
+
+    def log_stat(self, name: str, value: float, step: int) -> None:
+        self.names.append(name)
+
+    def add_artifact(self, path: str, name: str) -> None:
+        self.artifacts.append(name)
+
+
+def test_the_logging_page_lists_what_the_plugin_logs(tmp_path: Path) -> None:
+    """The scalars, the artifacts of the files that README names, and the entry of sacred's info."""
+    named = re.findall(
+        r"^\| `([\w.]+/?)` \|", README.read_text("utf-8").split("\n## What a run leaves")[1], re.MULTILINE
+    )
+    inside = {"policy/": ["agent.th", "policy.yaml", "training_pool.npz"], "report/": ["index.html"]}
+    for name in named:
+        for file in [tmp_path / name / part for part in inside.get(name, [""])]:
+            file.parent.mkdir(exist_ok=True)
+            file.touch()
+    logger = Heard()
+    plugin = SimpleNamespace(_logger=logger, _host=SimpleNamespace(plots_info=False))
+    Plugin._log(plugin, some_summary(), tmp_path, 100)  # type: ignore[arg-type]
+    rows = re.findall(r"^\| (`fairtest_[^|]+) \|", prose(LOGGING), re.MULTILINE)
+    told = [name for row in rows for name in re.findall(r"`(\w[^`]+)`", row)]
+    assert sorted(told) == sorted(logger.names + logger.artifacts)
+    assert [f'info["{key}"]' for key in logger.info] == re.findall(r"`(info\[.+?\])`", prose(LOGGING))
+
+
+def test_the_shown_table_has_the_rows_of_a_real_one() -> None:
+    (shown,) = (block for block in blocks(README, "text") if "unfair episodes" in block)
+    summary = some_summary()
 
     def labels(table: str) -> list[str]:
         return [line[:22].strip() for line in table.splitlines() if not line.startswith("--")]

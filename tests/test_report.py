@@ -445,6 +445,7 @@ def test_a_field_of_another_size_is_read_from_the_team_and_a_wrong_one_is_not_dr
     path = copied("foraging")
     failures = load_failures(path / "failures.npz")
     manifest = json.loads((path / "manifest.json").read_text())
+    assert manifest.pop("env_args") == {}  # runs of format 2 did not tell it
     (path / "policy").mkdir()
     for arguments, expected in (("{field_size: [10, 10]}", 9.5), ("{max_num_food: 7}", None), ("{players: no}", None)):
         (path / "policy" / "policy.yaml").write_text(f"env_args: {arguments}\n")

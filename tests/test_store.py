@@ -624,6 +624,7 @@ def saved_failures(run: Path, number: int) -> int:
 def endless(team: Path, run: Path) -> list[str]:
     """A run that calls every episode unfair and has far too much to do."""
     options = ["--method", "random", "--budget", "1000000", "--set", "batch=10", "--set", "theta=1.0"]
+    options += ["--set", "engine=lockstep"]
     return [*FAIRTEST, "run", "--policy", str(team), "--out", str(run), *options]
 
 

@@ -132,7 +132,7 @@ def test_every_cell_is_a_run_folder_without_its_large_files(done: Path) -> None:
     ]  # fmt: skip
     for folder in cell_folders(done):
         names = {path.name for path in folder.iterdir()}
-        assert names == {"manifest.json", "summary.json", "failures.csv", "journal.jsonl"}
+        assert names == {"manifest.json", "summary.json", "failures.csv", "journal.jsonl", "checksums.json"}
         manifest = json.loads((folder / "manifest.json").read_text())
         assert manifest["seed"] == manifest["settings"]["seed"] == int(folder.name)
         assert manifest["settings"]["method"] == folder.parent.name

@@ -1,0 +1,267 @@
+"""Every command and every Python block of the pages is executed, in order, page by page, in a small world.
+
+Sizes are made small by the words of the command alone (`SMALLER`, `INSTEAD`, `ADDED`). What is not executed here stands
+in `NOT_HERE` with its reason, or in `KINDS` with the training run of test_plugin.py that does the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support import JOBS, TESTS, Job, policy_folder
+from test_docs import PAGES, ROOT, blocks, commands
+from test_install import MINI
+
+from epymarl_fairtest import cli, demo
+from epymarl_fairtest.store.run import RunFolder
+
+SMALLER = {"--budget": "300", "--seeds": "1", "--episodes": "60"}  # what follows an option
+INSTEAD = {  # words
+    "pool=500": "pool=40",
+    "offspring=50": "offspring=8",
+    "predictor_episodes=500": "predictor_episodes=20",
+    "calibration_episodes=500": "calibration_episodes=20",
+    "options.cycle=25": "options.cycle=100",  # an epoch of GMT's training per so many executions
+}
+SIZES = "--set pool=40 --set offspring=8 --set predictor_episodes=20"
+ADDED = {  # to a command that holds these words, unless it says the same itself
+    "fairtest run --policy": "--budget 300",
+    "fairtest gate --policy": "--budget 300",
+    "fairtest calibrate": "--episodes 60",
+    "fairtest policies check": "--episodes 60",
+    "fairtest study": "--budget 300 --jobs 1 --methods fairtest random",
+    "--preset paper": SIZES,
+    "--accounting paper": SIZES,
+    "benchmarks.exact": "--episodes 20 --tasks spread --agents mlp64 --host pymarlzoo",
+    "benchmarks.simulators": "--worlds 64",
+    "benchmarks.effect": "--variants random --seeds 1",
+    "benchmarks.engine": "--help",  # its smallest measurement takes more than 20 s
+    "benchmarks.paper": "--help",  # at the paper's scale or not at all
+}
+DEMO = "t_max=100 test_nepisode=2 fairtest_args.method=random fairtest_args.budget=60"  # behind the demo's own words
+
+NOT_HERE = {  # how a command begins -> why it is not executed
+    "make": "it makes the environment that this test runs in",
+    "pip install": "needs a network, and changes the environment that this test runs in",
+    "git clone": "needs a network",
+    "cd": "commands are executed in one folder, in which every page finds what it names",
+    "fairtest study .* --backend (dask|ray) --address": "needs a cluster; test_study.py starts both kinds",
+    ".* use_wandb=True": "needs an account",
+    ".* env_args.key=my_world:Berries-v0": "test_extending.py makes this world and tests a team in it",
+}
+KINDS = {  # how a host is started, and on what -> the training run of test_plugin.py that does so
+    "python src/main.py": "epymarl/installed",
+    "fairtest launch -- src/main.py": "epymarl/qmix-spread",
+    "fairtest launch -- pymarlzooplus.main": "zoo/qmix-foraging",
+    "src/main.py fairtest_lbf": "epymarl/iql-foraging",
+    "src/main.py fairtest_pp": "epymarl/iql-tag",
+    "src/main.py lbforaging:Foraging-8x8-3p-3f-v3": "epymarl/installed",
+    "src/main.py pz-mpe-simple-spread-v3": "epymarl/stock-spread-allocated",
+    "src/main.py pz-mpe-simple-tag-v3": "epymarl/stock-tag",
+    "src/main.py evaluate=True": "epymarl/evaluate",
+    "pymarlzooplus.main fairtest_lbf": "zoo/qmix-foraging",
+    "pymarlzooplus.main fairtest_pp": "zoo/qmix-tag-parallel",
+}
+BLOCKS_ELSEWHERE = {  # page -> the test that executes its Python blocks
+    "README.md": "test_docs.py: test_the_shown_policy_strategy_and_python_work_together",
+    "architecture.md": "test_docs.py: test_the_shown_policy_strategy_and_python_work_together",
+    "extending.md": "test_extending.py: test_the_shown_strategy_runs_with_its_option",
+}
+DECIDES = {"gate", "policies", "doctor"}  # 1 is an answer of these
+WRITES = ("--out", "--junit", "--figure", "--pytest")
+
+
+def shown(page: Path) -> Iterator[list[str]]:
+    """The commands of a page: of its shell blocks, and of the steps of its workflows."""
+    yield from commands(page)
+    for block in blocks(page, "yaml"):
+        for job in yaml.safe_load(block).get("jobs", {}).values():
+            steps = (step["run"].replace("${{ github.sha }}", "COMMIT") for step in job["steps"] if "run" in step)
+            yield from map(shlex.split, steps)
+
+
+SHOWN = {page: list(shown(page)) for page in PAGES}
+
+
+def host_traits(words: list[str]) -> set[str]:
+    """How a host is started and on what, as the keys of KINDS say it; nothing for other commands."""
+    started = next((key for key in KINDS if " ".join(words).startswith(f"{key} --config=")), None)
+    if started is None:
+        return set()
+    program = started.split()[-1]
+    named = dict(word.split("=", 1) for word in words if "=" in word)
+    environment = named.get("env_args.key", named["--env-config"])
+    evaluated = {f"{program} evaluate=True"} if named.get("evaluate") == "True" else set()
+    return {started, f"{program} {environment}"} | evaluated
+
+
+def reason_not_here(words: list[str]) -> str | None:
+    line = " ".join(words)
+    return next((reason for start, reason in NOT_HERE.items() if re.match(rf"{start}( |$)", line)), None)
+
+
+def made_small(words: list[str]) -> list[str]:
+    words = [INSTEAD.get(word, word) for word in words]
+    words = [SMALLER.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+    if "allocation=prey_distance" in words:  # RUN/policy stands for a team that this makes sense for
+        words = [word.replace("RUN/policy", "TAG/policy") for word in words]
+    for holds, added in ADDED.items():
+        if holds in " ".join(words):
+            parts = re.findall(r"--[^-].*?(?= --|$)", added)
+            words += [
+                word for part in parts if part.split()[0] not in words or "--set" in part for word in part.split()
+            ]
+    return words
+
+
+def fairtest(line: str) -> int:
+    return cli.main(line.split())
+
+
+# --- the small world ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the pages take for granted: a clone with its teams, earlier runs, an EPyMARL checkout."""
+    root = tmp_path_factory.mktemp("world")
+    clone = root / "clone"
+    clone.mkdir()
+    for checkout in (clone / "CHECKOUT", root / "epymarl"):
+        for name, text in MINI.items():
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            (checkout / name).write_text(text)
+    (clone / "policies").symlink_to(ROOT / "policies")
+    team = policy_folder(clone / "team", time_limit=8)
+    policy_folder(clone / "TAG" / "policy", task="tag", time_limit=8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(clone)
+        for name, seed in (("RUN", 0), ("runs/main", 1), ("runs/candidate", 2)):
+            assert fairtest(f"run --policy team --budget 300 --set confirm=5 --seed {seed} --out {name}") == 0
+    shutil.copytree(team, clone / "RUN" / "policy")
+    shutil.copytree(clone / "RUN", clone / "results" / "fairtest" / "RUN")
+    logged = clone / "results" / "sacred" / "qmix" / "epymarl_fairtest:lbforaging-v0" / "1" / "metrics.json"
+    logged.parent.mkdir(parents=True)
+    metric = {"steps": [100], "timestamps": ["2026-11-16T09:13:35"], "values": [3]}
+    logged.write_text(json.dumps({"fairtest_failures": metric, "loss": metric}))
+    return root
+
+
+@pytest.fixture
+def world(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it to work in, and a register of checkouts of its own."""
+    shutil.copytree(prepared, tmp_path / "world", symlinks=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("EPYMARL_HOME", raising=False)
+    monkeypatch.chdir(tmp_path / "world" / "clone")
+    monkeypatch.setattr(demo, "TRAINING", [*demo.TRAINING, *DEMO.split()])
+    return Path.cwd()
+
+
+# --- the commands -------------------------------------------------------------------------------------
+
+
+def execute(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    program, arguments = words[0], words[1:]
+    made = [Path(arguments[arguments.index(option) + 1]) for option in WRITES if option in arguments]
+    if program == "fairtest":
+        if "--resume" in arguments:
+            interrupt(Path(arguments[arguments.index("--resume") + 1]))
+        if arguments[0] == "run":  # the reader of several examples takes another name for each
+            shutil.rmtree(next(iter(made), Path("-")), ignore_errors=True)
+        assert cli.main(arguments) in ({0, 1} if arguments[0] in DECIDES else {0})
+    elif words[:3] == ["python", "-m", "pytest"]:
+        done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
+        assert done.returncode == 1, done.stdout + done.stderr  # the team that was exported from fails
+        assert "AssertionError: failure" in done.stdout
+    elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(ROOT)
+            patch.setattr(sys, "argv", words[2:])
+            benchmark(words[2])
+    else:
+        pytest.fail("nobody knows how to execute this")
+    assert all(path.exists() for path in made)
+
+
+def benchmark(name: str) -> None:
+    try:
+        code = importlib.import_module(name).main()
+    except SystemExit as end:  # --help
+        code = end.code
+    assert not code
+
+
+def interrupt(run: Path) -> None:
+    """Make `run` anew, and stop it when only its end is missing."""
+    shutil.rmtree(run, ignore_errors=True)
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunFolder, "finish", stop)
+        assert fairtest(f"run --policy team --method random --budget 60 --out {run}") == 130
+    shutil.copytree("team", run / "policy")  # as in a host
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if SHOWN[page] or blocks(page, "python")], ids=lambda p: p.stem
+)
+def test_what_the_page_shows_can_be_executed(page: Path, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in SHOWN[page]:
+        if reason_not_here(words) or host_traits(words):
+            continue
+        small = made_small(words)
+        print(f"\n$ {shlex.join(small)}", flush=True)  # pytest shows it where something fails
+        execute(small, monkeypatch)
+    if page.name not in BLOCKS_ELSEWHERE:
+        for block in blocks(page, "python"):
+            exec(compile(block, page.name, "exec"), {})
+
+
+# --- what is executed elsewhere, or not at all --------------------------------------------------------
+
+
+def test_every_start_of_a_host_is_of_a_kind_that_is_trained() -> None:
+    lines = [words for page in PAGES for words in SHOWN[page] if not reason_not_here(words)]
+    hosted = [words for words in lines if {"src/main.py", "pymarlzooplus.main"} & set(words)]
+    assert len(hosted) > 70
+    for words in hosted:
+        assert host_traits(words) <= set(KINDS), f"no training run does the same: {shlex.join(words)}"
+        assert host_traits(words)
+    assert {trait for words in hosted for trait in host_traits(words)} == set(KINDS)
+
+
+def words_of(job: Job) -> list[str]:
+    program = "src/main.py" if job.host == "epymarl" else "pymarlzooplus.main"
+    return [*(["python"] if job.installed else ["fairtest", "launch", "--"]), program, *job.arguments.split()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_training_run_of_a_kind_exists_and_is_looked_at(kind: str) -> None:
+    assert kind in host_traits(words_of(JOBS[KINDS[kind]]))
+    assert f'"{KINDS[kind]}"' in (TESTS / "test_plugin.py").read_text()
+
+
+@pytest.mark.parametrize("start", NOT_HERE)
+def test_no_reason_is_left_over(start: str) -> None:
+    lines = [" ".join(words) for page in PAGES for words in SHOWN[page]]
+    assert any(re.match(rf"{start}( |$)", line) for line in lines)
+
+
+@pytest.mark.parametrize("page", BLOCKS_ELSEWHERE)
+def test_the_test_that_executes_a_pages_blocks_exists(page: str) -> None:
+    file, _, name = BLOCKS_ELSEWHERE[page].partition(": ")
+    assert f"def {name}(" in (TESTS / file).read_text()
