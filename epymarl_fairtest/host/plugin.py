@@ -316,7 +316,8 @@ class Plugin:
                 raise FairTestError(message) from (None if isinstance(error, FairTestError) else error)
 
     def _record(self, training_steps: int) -> PolicyRecord:
-        returns = getattr(self._logger, "stats", {}).get("test_return_mean")
+        logged = getattr(self._logger, "stats", {})  # `total`: with common_reward=False
+        returns = logged.get("test_return_mean") or logged.get("test_total_return_mean")
         return record_of_training(
             self._args,
             time_limit=self._limit,
