@@ -6,6 +6,7 @@ folder exists only once everything fits.
 
 from __future__ import annotations
 
+import logging
 import platform
 import shlex
 from collections.abc import Callable, Sequence
@@ -174,6 +175,8 @@ def run(
 
 
 def _report(run_path: Path, task: Task, warn: Warn) -> None:
+    for library in ("matplotlib", "PIL"):  # EPyMARL logs everything, and these have much to say
+        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         from epymarl_fairtest.report.page import make_report
 

@@ -37,9 +37,10 @@ INSTEAD = {  # words
 SIZES = "--set pool=40 --set offspring=8 --set predictor_episodes=20"
 ADDED = {  # to a command that holds these words, unless it says the same itself
     "fairtest run --policy": "--budget 300",
+    "--policy RUN/policy": "--set d=100 --set confirm=20",  # one level instead of the best of three
     "fairtest gate --policy": "--budget 300",
     "fairtest calibrate": "--episodes 60",
-    "fairtest policies check": "--episodes 60",
+    "fairtest policies check": "--episodes 20",
     "fairtest study": "--budget 300 --jobs 1 --methods fairtest random",
     "--preset paper": SIZES,
     "--accounting paper": SIZES,
@@ -79,6 +80,7 @@ BLOCKS_ELSEWHERE = {  # page -> the test that executes its Python blocks
     "extending.md": "test_extending.py: test_the_shown_strategy_runs_with_its_option",
 }
 DECIDES = {"gate", "policies", "doctor"}  # 1 is an answer of these
+MEASURED: list[list[str]] = []  # benchmarks that were executed
 WRITES = ("--out", "--junit", "--figure", "--pytest")
 
 
@@ -118,10 +120,11 @@ def made_small(words: list[str]) -> list[str]:
         words = [word.replace("RUN/policy", "TAG/policy") for word in words]
     for holds, added in ADDED.items():
         if holds in " ".join(words):
-            parts = re.findall(r"--[^-].*?(?= --|$)", added)
-            words += [
-                word for part in parts if part.split()[0] not in words or "--set" in part for word in part.split()
-            ]
+            for part in re.findall(r"--\S+(?: (?!--)\S+)*", added):
+                option, *values = part.split()
+                says = values[0].partition("=")[0] + "=" if option == "--set" else option
+                if not any(word.startswith(says) for word in words):
+                    words += [option, *values]
     return words
 
 
@@ -186,10 +189,12 @@ def execute(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert done.returncode == 1, done.stdout + done.stderr  # the team that was exported from fails
         assert "AssertionError: failure" in done.stdout
     elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
-        with monkeypatch.context() as patch:
-            patch.syspath_prepend(ROOT)
-            patch.setattr(sys, "argv", words[2:])
-            benchmark(words[2])
+        if sorted(words) not in MEASURED:  # some stand on two pages
+            MEASURED.append(sorted(words))
+            with monkeypatch.context() as patch:
+                patch.syspath_prepend(ROOT)
+                patch.setattr(sys, "argv", words[2:])
+                benchmark(words[2])
     else:
         pytest.fail("nobody knows how to execute this")
     assert all(path.exists() for path in made)
@@ -229,6 +234,15 @@ def test_what_the_page_shows_can_be_executed(page: Path, world: Path, monkeypatc
     if page.name not in BLOCKS_ELSEWHERE:
         for block in blocks(page, "python"):
             exec(compile(block, page.name, "exec"), {})
+
+
+def test_a_command_that_cannot_be_executed_is_noticed(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(pytest.fail.Exception, match="nobody knows"):
+        execute(["curl", "example.org"], monkeypatch)
+    with pytest.raises(AssertionError):
+        execute(shlex.split("fairtest run --policy nowhere --out runs/1"), monkeypatch)
+    unknown = host_traits(shlex.split("python src/main.py --config=qmix --env-config=fairtest_new with fairtest=True"))
+    assert unknown - set(KINDS) == {"src/main.py fairtest_new"}
 
 
 # --- what is executed elsewhere, or not at all --------------------------------------------------------

@@ -25,7 +25,6 @@ from epymarl_fairtest.strategies import STRATEGIES
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 OWN_OPTION = ("preset", "method", "budget", "seed", "out")  # those of `fairtest run` beside --set
 CHOICES = {"preset": presets, "method": lambda: list(STRATEGIES)}  # their rule is text; these are checked by name
-
 SHOWN: dict[str, Any] = {
     "preset": "paper", "method": "random", "allocation": "prey_distance", "theta": 0.7, "budget": 5000,
     "accounting": "paper", "execution": "softmax", "epsilon": 0.1, "rounds": 2, "generations": 5, "select_ratio": 0.05,

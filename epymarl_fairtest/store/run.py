@@ -35,6 +35,7 @@ from epymarl_fairtest.store.write import (
     cannot_write,
     json_bytes,
     sync_folder,
+    uninterrupted,
     write_arrays,
     write_atomically,
     write_columns,
@@ -182,6 +183,12 @@ class RunFolder:
         self, number: int, purpose: str, episodes: Episodes, index: NDArray[np.float64], failing: NDArray[np.bool_]
     ) -> None:
         """Failures, then the batch, then the journal line that makes both count."""
+        with uninterrupted():  # what was executed is kept
+            self._save_batch(number, purpose, episodes, index, failing)
+
+    def _save_batch(
+        self, number: int, purpose: str, episodes: Episodes, index: NDArray[np.float64], failing: NDArray[np.bool_]
+    ) -> None:
         part, batch = self._part(number), self._batch(number)
         found = failure_arrays(episodes.take(failing), index[failing]) if failing.any() else {}
         if part.exists() and not _holds(part, found):  # of a process that was killed before it wrote the line

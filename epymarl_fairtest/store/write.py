@@ -1,12 +1,14 @@
-"""Files appear whole or not at all: temporary file in the same folder, fsync, rename."""
+"""Files appear whole or not at all: temporary file in the same folder, fsync, rename; Ctrl-C waits meanwhile."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import signal
+import threading
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,15 +18,34 @@ from numpy.typing import NDArray
 from epymarl_fairtest.errors import FairTestError
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until this is over: inside zipfile they would become another error, or get lost."""
+    if threading.current_thread() is not threading.main_thread():  # no signal is handled in the others
+        yield
+        return
+    came: list[int] = []
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda which, _: came.append(which)) for number in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for which in came:
+            signal.raise_signal(which)
+
+
 def write_atomically(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            fill(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
+        with uninterrupted():
+            with open(temporary, "wb") as file:
+                fill(file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            sync_folder(path.parent)
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
