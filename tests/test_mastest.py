@@ -431,13 +431,16 @@ def test_agents_take_random_available_actions_where_a_cell_is_critical_and_nowhe
     assert tests.from_seed.all()
 
 
-def test_a_case_that_stays_as_it_was_explores_anew_and_others_keep_their_stream() -> None:
+@pytest.mark.parametrize(("exploration", "kept"), [("new", [False] * 3), ("recorded", [False, True, False])])
+def test_children_explore_anew_unless_the_recorded_exploration_is_asked_for_and_something_is_changed(
+    exploration: str, kept: list[bool]
+) -> None:
     cells = np.zeros((3, 4, 2), np.int16)
     cells[1, 2, 1] = 9
     forced = np.full((3, 4, 2), -1, np.int16)
     forced[2, 0, 0] = 1
-    context, tests = perturbed(corpus_of([1.0] * 3, cells=cells, forced=forced))
-    assert (tests.stream == np.arange(3)).tolist() == [False, True, False]
+    context, tests = perturbed(corpus_of([1.0] * 3, cells=cells, forced=forced), exploration=exploration)
+    assert (tests.stream == np.arange(3)).tolist() == kept
     assert tests.operator.tolist() == [SEED, ACTION, ACTION]
     assert context.notes["unchanged_cases"] == 2
 
@@ -583,11 +586,13 @@ def test_the_same_seed_gives_the_same_search_in_any_process_and_another_seed_ano
     assert digest_of(Episodes.concatenate(batches)) != here.strip()
 
 
-@pytest.mark.parametrize("given", [{"batch": 0}, {"seeds": 0}, {"critical": -1}, {"overrides": 0}, {"energy": 2}])
+@pytest.mark.parametrize(
+    "given", [{"batch": 0}, {"seeds": 0}, {"critical": -1}, {"overrides": 0}, {"exploration": "old"}, {"energy": 2}]
+)
 def test_options_are_checked(given: dict[str, Any]) -> None:
     with pytest.raises(FairTestError, match=f"options.{next(iter(given))}"):
         options_of(MASTestOptions, given, "mastest")
 
 
 def test_the_defaults_are_those_of_the_released_code_but_for_the_batch_and_the_few_overrides() -> None:
-    assert options_of(MASTestOptions, {}, "mastest") == MASTestOptions(10, 10, 10, 64)
+    assert options_of(MASTestOptions, {}, "mastest") == MASTestOptions(10, 10, 10, "new", 64)

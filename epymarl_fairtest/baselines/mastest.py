@@ -1,9 +1,9 @@
 """MASTest (Ma et al. 2024): a corpus of test cases, chosen by energy, perturbed where states are critical.
 
-A test case is a seed, its exploration stream and a list of (step, agent, action). Unlike the released code it perturbs
-the agents under test (not all tasks have other players), where the parent's recorded episode met critical cells; it
-executes many cases per iteration; its individual diversity compares whole steps (x, y, vx, vy), not single numbers;
-all agents share one table of gains. docs/baselines.md says more.
+A test case is a seed and a list of (step, agent, action); every execution of it explores anew (decision 013). Unlike
+the released code it perturbs the agents under test (not all tasks have other players), where the parent's recorded
+episode met critical cells; it executes many cases per iteration; its individual diversity compares whole steps (x, y,
+vx, vy), not single numbers; all agents share one table of gains. docs/baselines.md says more.
 
 Defects that are not reproduced: a mutated action that is dropped again; snapshots of new episodes that meet fixed
 steps of the initial ones, and shift when some lie outside the episode; denominators of zero and below; energies that
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.baselines.diversity import Diversity
 from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.campaign import Context, Request, Strategy
-from epymarl_fairtest.config import setting, whole
+from epymarl_fairtest.config import one_of, setting, whole
 from epymarl_fairtest.episode import Episodes, Tests, operator_code, tests_from_seeds
 from epymarl_fairtest.fairness import totals
 
@@ -40,6 +40,9 @@ class MASTestOptions:
         whole(1, optional=True),
         "the most actions that a case may force, drawn at random; null: one wherever a cell is critical",
         10,
+    )
+    exploration: str = setting(
+        one_of("new", "recorded"), "of a case's children: drawn anew, or that of the case wherever it goes on", "new"
     )
     batch: int = setting(whole(1), "cases per iteration, all chosen from the same corpus; the original has 1", 64)
 
@@ -159,7 +162,8 @@ def perturb(
 ) -> tuple[Tests, NDArray[np.int16]]:
     """The parents' cases with random actions wherever their episodes met a critical cell, and the forced actions.
 
-    Every case draws its critical cells anew. One that stays as it was would only repeat its parent: it explores anew.
+    Every case draws its critical cells anew. With the recorded exploration one that stays as it was would only repeat
+    its parent: it explores anew.
     """
     critical = np.zeros(parents.cells.shape, bool)
     for case, met in enumerate(parents.cells):  # one by one: ties are shuffled for each
@@ -167,12 +171,12 @@ def perturb(
     forced = np.where(critical, random_actions(context.available, critical.shape, generator), parents.forced)
     if context.options.overrides is not None:
         forced = thinned(forced, context.options.overrides, generator)
-    anew = generator.integers(0, 2**64, len(forced), dtype=np.uint64)
+    stream = generator.integers(0, 2**64, len(forced), dtype=np.uint64)
     changed = (forced != parents.forced).any(axis=(1, 2))
     context.count("unchanged_cases", int((~changed).sum()))
-    tests = tests_from_seeds(
-        parents.root_seed, np.where(changed, parents.stream, anew), context.task.state_size, "action"
-    )
+    if context.options.exploration == "recorded":
+        stream = np.where(changed, parents.stream, stream)
+    tests = tests_from_seeds(parents.root_seed, stream, context.task.state_size, "action")
     tests.operator[(forced < 0).all(axis=(1, 2))] = operator_code("seed")
     tests.parent, tests.forced = parents.id, forced
     return tests, forced
