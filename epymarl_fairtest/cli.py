@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -194,36 +192,18 @@ def _resume(args: argparse.Namespace) -> int:
 
 def _execute(subject: Subject, chosen: Settings, folder: RunFolder, seed: int, command: str, as_json: bool) -> int:
     from epymarl_fairtest.run import run, stopped, summary_table
+    from epymarl_fairtest.stopping import stoppable
 
     terminal = sys.stderr.isatty()
     try:
-        with _sigterm_as_ctrl_c():
+        with stoppable():
             summary = run(subject, chosen, folder, seed=seed, command=command, terminal=terminal, warn=_warn)
     except KeyboardInterrupt as stop:
         _warn(stopped(folder, chosen))
         folder.remove_if_empty()
-        return 128 + (signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT)
+        return 128 + getattr(stop, "number", signal.SIGINT)
     print(json.dumps(summary) if as_json else summary_table(summary, folder.path))
     return 0
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, as batch systems send it."""
-
-
-@contextlib.contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    def stop(*_: Any) -> None:
-        raise _Terminated
-
-    if threading.current_thread() is not threading.main_thread():  # only that one may say what a signal does
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _calibrate(args: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from epymarl_fairtest import __version__, rng
+from epymarl_fairtest import __version__, rng, stopping
 from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.campaign import Campaign, Clock, Context
 from epymarl_fairtest.config import Settings, nearest, options_of
@@ -242,6 +242,7 @@ def _run(
     ) as bar:
 
         def on_batch(charged: int) -> None:
+            stopping.check()
             bar.set_postfix(failures=tally.failures, refresh=False)
             bar.update(charged - bar.n)
 

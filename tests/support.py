@@ -86,6 +86,20 @@ gymnasium.register("Scalar-v0", Odd, kwargs={"pays": "all"}, disable_env_checker
 gymnasium.register("Continuous-v0", Odd, kwargs={"moves": "continuous"}, disable_env_checker=True)
 '''
 
+STOPPING = """
+import signal
+from pathlib import Path
+
+
+def allocation(state, reward):
+    # Ctrl-C once the first batch of tests is on disk, as the user would press it; never again
+    first = next(Path().rglob("batches/00000.npz"), None)
+    if first is not None and not Path("stopped").exists():
+        Path("stopped").touch()
+        signal.raise_signal(signal.SIGINT)
+    return reward
+"""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -107,6 +121,7 @@ class Job:
 def _jobs() -> dict[str, Job]:
     odd = {"lbforaging_odd.py": ODD_ENVIRONMENTS}
     ours, odd_key = "--config=iql --env-config=fairtest_mpe with " + ON, "--config=iql --env-config=gymma with " + ON
+    ctrl_c = "fairtest_args.allocation=pressing:allocation"
     listed = [
         # Long ones first. Training with and without FairTest, same seed:
         Job("zoo/qmix-foraging", f"--config=qmix --env-config=fairtest_lbf with {ON} {SHORT} {LONG}"),
@@ -187,6 +202,8 @@ def _jobs() -> dict[str, Job]:
         Job("zoo/full", f"{ours} {SHORT}", largest_file=200_000),
         Job("epymarl/full-pool", f"{ours} {SHORT} t_max=1500 hidden_dim=32", largest_file=70_000),
         Job("zoo/nan", f"{ours} {SHORT} lr=1e30"),
+        Job("zoo/stopped", f"{ours} {SHORT} {ctrl_c}", files={"pressing.py": STOPPING}),
+        Job("epymarl/stopped", f"{ours} {SHORT} {ctrl_c}", files={"pressing.py": STOPPING}),
         # Bad input that shows before training:
         Job("zoo/unknown", f"{ours} {SHORT} fairtest_args.buget=5"),
         Job("zoo/theta", f"{ours} {SHORT} fairtest_args.theta=1.5"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
+import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from support import JOBS, PAGE, Finished
+from support import FAIRTEST, JOBS, PAGE, Finished
 
 from epymarl_fairtest.host.checkpoint import load_record, load_weights
 from epymarl_fairtest.pool import load_pool
@@ -367,3 +369,19 @@ def test_an_error_after_training_keeps_the_team_and_says_how_to_test_it_again(na
     assert yaml.safe_load((policy / "policy.yaml").read_text())["training_steps"] >= 200
     assert not list(done.run.rglob("*.tmp")), "half-written files"
     assert not (done.run / "summary.json").exists()
+
+
+@each(["zoo/stopped", "epymarl/stopped"])
+def test_ctrl_c_after_training_says_what_was_found_and_how_to_go_on_and_that_works(
+    name: str, finished: Results, tmp_path: Path
+) -> None:
+    done = finished(name)
+    assert done.code != 0
+    assert "40 that were executed (budget 60). Go on with:" in done.said
+    assert json.loads((done.sacred / "run.json").read_text())["status"] == "INTERRUPTED"
+    run = tmp_path / "run"
+    shutil.copytree(done.run, run)
+    command = [*FAIRTEST, "run", "--resume", str(run)]
+    told = subprocess.run(command, cwd=done.folder, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stderr
+    assert json.loads((run / "summary.json").read_text())["executed_episodes"] == 60

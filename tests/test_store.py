@@ -5,6 +5,7 @@ Runs that are killed at every moment are in test_crash.py.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
@@ -28,6 +29,7 @@ from support import FAIRTEST, LIMITED, TESTS, assert_identical, engine_of, polic
 from epymarl_fairtest.episode import OPERATORS, Episodes
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import jfi, totals
+from epymarl_fairtest.stopping import Stopped, stoppable
 from epymarl_fairtest.store import lock
 from epymarl_fairtest.store.checksum import checksum, sealed
 from epymarl_fairtest.store.failures import load_failures
@@ -601,6 +603,70 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
             FairTestError, match=rf"newer FairTest \(format {FORMAT + 1}; this one reads up to {FORMAT}\)"
         ):
             read(run)
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_the_file_is_whole(number: signal.Signals, tmp_path: Path) -> None:
+    def fill(file: Any) -> None:
+        file.write(b"one")
+        signal.raise_signal(number)
+        file.write(b" two")
+
+    with stoppable(), pytest.raises(Stopped) as caught:
+        write_atomically(tmp_path / "a", fill)
+    assert caught.value.number == number
+    assert contents(tmp_path) == {"a": b"one two"}
+
+
+def test_a_batch_that_was_executed_is_kept_whole_before_the_run_stops(
+    folder: RunFolder, batches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from epymarl_fairtest.store import run as module
+
+    write = module.write_arrays
+
+    def interrupted(*args: Any, **kwargs: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        write(*args, **kwargs)
+
+    monkeypatch.setattr(module, "write_arrays", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        folder.save_batch(3, "execution", *batches[0])
+    assert read_journal(folder.path / "journal.jsonl")[0].keys() == {0, 1, 2, 3}
+    assert Resumed(folder).folder.failure_count() == 15
+
+
+def test_a_signal_that_a_library_swallows_stops_the_run_after_the_batch(tmp_path: Path) -> None:
+    from epymarl_fairtest.config import settings
+    from epymarl_fairtest.run import run
+    from epymarl_fairtest.subject import saved_subject
+
+    class Deaf(RunFolder):
+        def load_batch(self, number: int) -> Episodes | None:
+            if number == 1:
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGTERM)
+            return super().load_batch(number)
+
+    folder = Deaf(tmp_path / "run")
+    subject = saved_subject(policy_folder(tmp_path / "team", time_limit=5), "env")
+    given = settings({"method": "random", "budget": 100, "batch": 10, "engine": "lockstep", "report": False})
+    with stoppable(), pytest.raises(Stopped):
+        run(subject, given, folder, seed=1, command="", terminal=False, warn=print)
+    assert folder.episode_count() == 20
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "as before"
+
+
+def test_an_ignored_signal_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # nohup
+    try:
+        with stoppable():
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 # --- the run dies -------------------------------------------------------------------------------------

@@ -41,7 +41,8 @@ from epymarl_fairtest.host.policy import ControllerPolicy
 from epymarl_fairtest.host.tap import HostWorld, TappedConnection, TappedFactory
 from epymarl_fairtest.pool import FILE as POOL_FILE
 from epymarl_fairtest.pool import TrainingEpisode, TrainingPool, load_pool
-from epymarl_fairtest.run import Subject, check_method, run, summary_table
+from epymarl_fairtest.run import Subject, check_method, run, stopped, summary_table
+from epymarl_fairtest.stopping import stoppable
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.store.write import copy_atomically
 from epymarl_fairtest.tasks import resolve_allocation, task_for
@@ -306,7 +307,11 @@ class Plugin:
             saved = folder.path / "policy"
             try:
                 self._save_pool(saved)
-                self._test(runner, folder, record)
+                with stoppable():
+                    self._test(runner, folder, record)
+            except KeyboardInterrupt:  # sacred calls the run interrupted
+                self._say(stopped(folder, self.settings), warning=True)
+                raise
             except Exception as error:
                 again = f"fairtest run --policy {str(saved)!r} --out NEW_FOLDER"
                 if not isinstance(error, FairTestError):
