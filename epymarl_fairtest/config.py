@@ -20,6 +20,7 @@ from epymarl_fairtest.files import shipped
 from epymarl_fairtest.ledger import ACCOUNTINGS
 
 Options = TypeVar("Options")
+LARGEST = 2**63  # of whole numbers: what is computed with them fits a float
 
 
 @dataclass(frozen=True)
@@ -249,6 +250,11 @@ def _checked(where: str, field: Field[Any], value: Any) -> Any:
     rule: Rule = field.metadata["rule"]
     if rule is YES_NO and isinstance(value, str):
         value = {"on": True, "true": True, "off": False, "false": False}.get(value.lower(), value)
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        raise FairTestError(
+            f"{where}.{field.name} is not allowed: {field.metadata['doc']}. It must be {rule.allowed}, and below 2^63;"
+            f" this number has {value.bit_length()} bits."
+        )
     if not rule.holds(value):
         raise FairTestError(
             f"{where}.{field.name}={value!r} is not allowed: {field.metadata['doc']}. It must be {rule.allowed}."

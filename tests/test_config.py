@@ -276,3 +276,12 @@ def test_two_threads_are_used_where_two_cores_are_free(
     monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
     assert settings({}).threads == threads
     assert settings({"workers": 3}).threads == 3
+
+
+@pytest.mark.parametrize("number", [10**300, -(10**300), 2**63])
+def test_a_number_that_nothing_can_be_computed_with_is_refused(number: int) -> None:
+    with pytest.raises(
+        FairTestError, match=f"fairtest_args.rounds .* below 2.63; this number has {number.bit_length()}"
+    ):
+        settings({"rounds": number})
+    assert settings({"seed": 2**63 - 1}).seed == 2**63 - 1
