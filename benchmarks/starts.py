@@ -3,10 +3,10 @@
 python -m benchmarks.starts [--policies DIR ...] [--starts 500] [--times 100] [--corpus 10] [--seed 0] [--json]
 
 Every start (a seed of the environment) is executed with new exploration each time; its rate is the share of these
-executions that is unfair. A method that executes a corpus of starts again and again finds, per execution, the mean rate if it
-chooses evenly, and the largest rate of its corpus if it chooses perfectly. `mean of the best` is that largest rate's
-expectation over all corpora of that size; `deviation` is the standard deviation of a single start's rate, without what
-executing it a finite number of times adds.
+executions that is unfair. A method that executes a corpus of starts again and again finds, per execution, the mean
+rate if it chooses evenly, and the largest rate of its corpus if it chooses perfectly. `mean of the best` is that
+largest rate's expectation over all corpora of that size; `deviation` is the standard deviation of a single start's
+rate, without what executing it a finite number of times adds.
 """
 
 from __future__ import annotations

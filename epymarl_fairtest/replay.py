@@ -76,25 +76,30 @@ def add_replay_parser(subparsers: Any) -> None:
 def replay_failures(args: Namespace) -> int:
     from epymarl_fairtest.config import settings
     from epymarl_fairtest.fairness import INDICES
+    from epymarl_fairtest.report.libraries import needed_for
     from epymarl_fairtest.report.scenes import scene_of
     from epymarl_fairtest.store.failures import load_failures
+    from epymarl_fairtest.store.finished import read_run
 
     if args.show and not display():
         raise FairTestError(
             "--show needs a display, and there is none here (neither DISPLAY nor WAYLAND_DISPLAY is set)."
             " Write files instead, with --gif or --png."
         )
-    manifest = finished_run(args.run)
-    chosen = settings(manifest["settings"])
+    kinds = [kind for kind in ("gif", "png", "show") if getattr(args, kind)]
+    if kinds:
+        with needed_for(f"--{kinds[0]}"):
+            import epymarl_fairtest.report.drawing  # noqa: F401  (before anything is executed)
+    run = read_run(args.run, "failures.npz")
+    chosen = settings(run.settings)
     index = INDICES[chosen.index]
     failures = _meant(args.run, load_failures(args.run / "failures.npz"), args.ids, index)
-    subject = _subject(args.run, manifest, chosen, args.policy, failures)
+    subject = _subject(args.run, run.manifest, chosen, args.policy, failures)
     again = _executed(failures, subject, chosen)
     replayed = compare(failures, again, index)
-    kinds = [kind for kind in ("gif", "png", "show") if getattr(args, kind)]
     rows = range(len(again)) if kinds else ()
-    scenes = [scene_of(subject.task, again, row, chosen.index, manifest["theta"]) for row in rows]
-    files = _draw(scenes, kinds, args.out or args.run / "report" / "replays")
+    scenes = [scene_of(subject.task, again, row, chosen.index, run.theta) for row in rows]
+    files = _draw(scenes, kinds, args.out or args.run / "report" / "replays") if kinds else []
     agree = all(one.agrees for one in replayed)
     if args.json:
         told = {"agree": agree, "replays": [asdict(one) for one in replayed], "files": [str(file) for file in files]}
@@ -105,23 +110,6 @@ def replay_failures(args: Namespace) -> int:
 
 
 # --- the run ------------------------------------------------------------------------------------------
-
-
-def finished_run(path: Path) -> dict[str, Any]:
-    """The manifest of a run that is over."""
-    if not (path / "manifest.json").is_file():
-        raise FairTestError(f"{str(path)!r} is no FairTest run: it holds no manifest.json. Name a run's own folder.")
-    if not (path / "summary.json").is_file():
-        raise FairTestError(
-            f"The run {str(path)!r} is not finished: it holds no summary.json. Go on with it first:"
-            f" fairtest run --resume {path}"
-        )
-    try:
-        manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text())
-        {**manifest["settings"]}, float(manifest["theta"]), manifest["policy_digest"], manifest["task"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FairTestError(f"{str(path / 'manifest.json')!r} is damaged ({error!r}).") from error
-    return manifest
 
 
 def team_folder(path: Path, manifest: dict[str, Any]) -> Path | None:
@@ -168,7 +156,7 @@ def _subject(path: Path, manifest: dict[str, Any], chosen: Settings, given: Path
             f"The team in {str(folder)!r} plays in another environment than {str(path)!r} was made in:"
             f" {', '.join(unlike)}. Give the right folder with --policy."
         )
-    if subject.origin["policy_digest"] != manifest["policy_digest"]:
+    if subject.origin["policy_digest"] != manifest.get("policy_digest"):
         if given is None:
             raise FairTestError(
                 f"The team in {str(folder)!r} is not the one that {str(path)!r} tested (other weights). Give the right"

@@ -16,8 +16,9 @@ from test_export import perturbed
 from epymarl_fairtest.cli import main
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.files import shipped
+from epymarl_fairtest.statistics import rate_of
+from epymarl_fairtest.store.finished import FinishedRun, read_run
 from epymarl_fairtest.workflow.compare import compared, newcombe
-from epymarl_fairtest.workflow.evidence import Evidence, rate_of, read_run
 
 TRAINED = shipped("policies") / "mpe-qmix"
 THETA = 0.85
@@ -328,7 +329,7 @@ def test_a_mistake_is_one_message_and_exit_code_2(
 
 def test_an_unfinished_run_is_refused(runs: Path, tmp_path: Path) -> None:
     copy = edited(runs / "spoilt", tmp_path / "copy")
-    assert isinstance(read_run(copy), Evidence)
+    assert isinstance(read_run(copy), FinishedRun)
     (copy / "summary.json").unlink()
     with pytest.raises(FairTestError, match=f"is not finished.*--resume {copy}"):
         read_run(copy)

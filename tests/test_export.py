@@ -26,18 +26,10 @@ from epymarl_fairtest.fairness import jfi, totals
 from epymarl_fairtest.files import shipped
 from epymarl_fairtest.host.checkpoint import load_record, load_weights, save_policy
 from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.subject import saved_subject
-from epymarl_fairtest.workflow.evidence import read_run
-from epymarl_fairtest.workflow.export import (
-    Candidates,
-    Outcome,
-    Scenarios,
-    load_scenarios,
-    replay,
-    replay_failure,
-    save_scenarios,
-    scenarios_of,
-)
+from epymarl_fairtest.workflow.export import Candidates, Outcome, replay, replay_failure
+from epymarl_fairtest.workflow.scenarios import Scenarios, load_scenarios, save_scenarios, scenarios_of
 
 TEAM = shipped("policies") / "mpe-qmix"
 KINDS = {  # team -> how its run is made: the shipped one, and one with a memory of what it saw

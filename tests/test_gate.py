@@ -17,8 +17,10 @@ from scipy.stats import binom
 from epymarl_fairtest.cli import main
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.files import shipped
-from epymarl_fairtest.workflow.evidence import rate_of, read_run
-from epymarl_fairtest.workflow.gate import CRITERIA, Judgement, junit
+from epymarl_fairtest.statistics import rate_of
+from epymarl_fairtest.store.finished import read_run
+from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.workflow.gate import CRITERIA, WITHOUT_RANDOM, Judgement, junit
 
 POLICY = str(shipped("policies") / "mpe-qmix")
 SEARCH = ["--budget", "300", "--seed", "1", "--set", "theta=0.9"]
@@ -130,6 +132,19 @@ def test_a_method_without_random_executions_has_no_rate(runs: Path, capsys: pyte
     assert "no random executions" in said.err
     assert said.out == ""
     assert main(["gate", str(runs / "hill_climber"), "--max-failures", "1000000"]) == 0
+
+
+def test_a_rate_is_refused_before_a_search_that_could_not_tell_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for method in WITHOUT_RANDOM:
+        words = ["--method", method, "--max-rate", "0.5", "--max-failures", "9", "--out", str(tmp_path / "run")]
+        assert main(["gate", "--policy", POLICY, *words]) == 2
+        said = capsys.readouterr().err
+        assert f"--max-rate cannot be judged with method={method!r}" in said
+        assert "--method fairtest or --method random" in said
+    assert not (tmp_path / "run").exists()
+    assert STRATEGIES.keys() - WITHOUT_RANDOM == {"fairtest", "random"}, "does a new method execute at random?"
 
 
 def test_an_unstable_failure_counts_neither_as_a_failure_nor_in_the_rate(
@@ -369,10 +384,10 @@ DAMAGE: dict[str, tuple[str, Any, str]] = {
 def test_half_a_run_is_not_judged(name: str, run: Path, tmp_path: Path) -> None:
     file, harm, part = DAMAGE[name]
     copy = edited(run, tmp_path / "copy")
-    read_run(copy)
+    read_run(copy, "executions.npz")
     harm(copy / file)
     with pytest.raises(FairTestError, match=part):
-        read_run(copy)
+        read_run(copy, "executions.npz")
 
 
 def test_a_summary_that_does_not_fit_the_executions_is_not_judged(run: Path, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from epymarl_fairtest.report import drawing, gallery
 from epymarl_fairtest.report.gallery import medoids, representative, worst
 from epymarl_fairtest.report.scenes import Body, Scene, scene_of
 from epymarl_fairtest.run import run
+from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.subject import saved_subject
@@ -145,7 +146,8 @@ def test_the_team_beside_the_results_comes_first(
 
 def change_manifest(path: Path, **changes: Any) -> None:
     manifest = json.loads((path / "manifest.json").read_text())
-    (path / "manifest.json").write_text(json.dumps({**manifest, **changes}))
+    del manifest["crc"]
+    (path / "manifest.json").write_text(json.dumps(sealed({**manifest, **changes})))
 
 
 # --- not the same -------------------------------------------------------------------------------------

@@ -28,12 +28,13 @@ from epymarl_fairtest.report import exhibits, page, view
 from epymarl_fairtest.report.command import add_report_parser
 from epymarl_fairtest.report.exhibits import gallery_of
 from epymarl_fairtest.report.page import make_report
-from epymarl_fairtest.report.reading import read_run
 from epymarl_fairtest.report.stage import Unplaced, task_of
 from epymarl_fairtest.report.view import View, front_of, group_of, lineage_of, view_of
 from epymarl_fairtest.report.wording import estimate, percent, verdict
+from epymarl_fairtest.statistics import rate_of
 from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.store.finished import read_run
 
 PLAIN = "\u00a0"
 
@@ -111,6 +112,14 @@ def changed(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(sealed(value) if path.name == "manifest.json" else value))
 
 
+def rejudged(path: Path, rows: dict[str, Any]) -> None:
+    """Other executions, and a summary that fits them."""
+    np.savez(path / "executions.npz", **rows)
+    theta = json.loads((path / "summary.json").read_text())["theta"]
+    index = rows["index"]
+    changed(path / "summary.json", failures=int((index <= theta).sum()), undefined=int(np.isnan(index).sum()))
+
+
 class Elements(HTMLParser):
     """Every element with its attributes, and the text of the page without scripts and styles."""
 
@@ -179,7 +188,7 @@ def test_the_histogram_counts_an_index_of_exactly_theta_as_unfair(copied: Callab
     rows = executions(path)
     rows["index"][:7] = 0.85  # as many as that lie on the threshold
     rows["index"][7:9] = np.nan
-    np.savez(path / "executions.npz", **rows)
+    rejudged(path, rows)
     found = viewed(path)
     assert found.histogram is not None
     assert found.ordinary.any()
@@ -353,7 +362,8 @@ def test_percentages_have_two_digits_that_matter(share: float, told: str) -> Non
 def test_an_interval_has_as_many_digits_as_tell_its_ends_apart(
     failures: int, episodes: int, told: tuple[str, ...]
 ) -> None:
-    rate = view.Rate(failures, episodes, 0, *view.exact_interval(failures, episodes))
+    exact = rate_of(failures, episodes, 0.95)
+    rate = view.Rate(failures, episodes, 0, exact.low, exact.high)
     assert tuple(part.replace(PLAIN, " ") for part in estimate(rate)) == told
 
 
@@ -389,7 +399,7 @@ def test_failures_found_where_none_is_ordinary_are_told_apart(copied: Callable[[
     path = copied("spread")
     rows = executions(path)
     rows["index"][np.isin(rows["purpose"], ["predictor", "candidate"])] = 0.99
-    np.savez(path / "executions.npz", **rows)
+    rejudged(path, rows)
     told = verdict(viewed(path)).replace(PLAIN, " ")
     assert re.match(r"None of [\d,]+ ordinary episodes of this team was unfair \(at most", told)
     assert "but the search found" in told
@@ -412,8 +422,7 @@ def test_a_run_in_which_nobody_received_anything_says_so(copied: Callable[[str],
     path = copied("fair")
     rows = executions(path)
     rows["index"][:], rows["received"][:] = np.nan, 0.0
-    np.savez(path / "executions.npz", **rows)
-    changed(path / "summary.json", undefined=60)
+    rejudged(path, rows)
     told = page_of(path).text
     assert "Nothing can be said about fairness" in told
     assert "in no executed episode did any agent receive anything" in told

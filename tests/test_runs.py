@@ -15,7 +15,7 @@ from epymarl_fairtest.cli import main
 from epymarl_fairtest.experiment.cells import Cell, run_cell
 from epymarl_fairtest.files import shipped
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.workflow.runs import DEPTH, listed
+from epymarl_fairtest.workflow.runs import DEPTH, listed, table
 
 POLICY = shipped("policies") / "mpe-qmix"
 WORK = ["--method", "random", "--budget", "90", "--set", "batch=30", "--set", "theta=0.9"]
@@ -234,6 +234,7 @@ def test_a_torn_journal_leaves_the_batches_before_it(place: Path) -> None:
     cut(path)
     (run,) = listed([place / "stopped"])
     assert (run.state, run.batches) == ("interrupted", 1)
+    assert "interrupted after 1 batch;" in table([run])
     path.unlink()
     (run,) = listed([place / "stopped"])
     assert (run.state, run.batches) == ("interrupted", 0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from epymarl_fairtest.experiment.statistics import compare, mann_whitney, mean_of
+from epymarl_fairtest.statistics import compare, mann_whitney, mean_of
 
 
 def exact_p(a: list[float], b: list[float]) -> float:
@@ -74,6 +74,20 @@ def test_a12_counts_pairs_and_half_of_the_ties() -> None:
     assert turned is not None
     assert turned.a12 == pytest.approx(1 - found.a12)
     assert turned.p == found.p
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (7, 3), (40, 61), (300, 211)])
+def test_a12_is_that_of_every_pair_to_the_last_bit(n: int, m: int) -> None:
+    generator = np.random.default_rng(n)
+    for a, b in (
+        (generator.random(n), generator.random(m)),
+        (generator.integers(0, 9, n) / 9, generator.integers(1, 7, m) / 9),  # with ties
+        (np.where(generator.random(n) < 0.3, np.inf, -0.0), generator.integers(0, 2, m) * 1.0),
+    ):
+        more, less = int((a[:, None] > b).sum()), int((a[:, None] < b).sum())
+        found = compare(a.tolist(), b.tolist())
+        assert found is not None
+        assert found.a12 == (more + (n * m - more - less) / 2) / (n * m)
 
 
 @pytest.mark.parametrize(

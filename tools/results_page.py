@@ -18,8 +18,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from epymarl_fairtest.experiment.statistics import compare, mean_of
 from epymarl_fairtest.experiment.study import KINDS
+from epymarl_fairtest.statistics import compare, mean_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
 DATA = PAGE.parent / "results"

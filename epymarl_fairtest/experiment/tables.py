@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from epymarl_fairtest.experiment.statistics import Comparison, Mean, compare, mean_of
+from epymarl_fairtest.statistics import Comparison, Mean, compare, mean_of
 
 Row = dict[str, Any]
 

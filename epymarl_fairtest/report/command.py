@@ -19,8 +19,10 @@ def add_report_parser(subparsers: Any) -> None:
 
 
 def report(args: Namespace) -> int:
-    from epymarl_fairtest.report.page import make_report
+    from epymarl_fairtest.report.libraries import needed_for
 
+    with needed_for("fairtest report"):
+        from epymarl_fairtest.report.page import make_report
     path = make_report(args.run)
     print(path)
     if args.open:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.gallery import representative, worst
-from epymarl_fairtest.report.reading import Record
 from epymarl_fairtest.report.scenes import Scene, scene_of
 from epymarl_fairtest.report.stage import task_of
 from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.store.finished import FinishedRun
 from epymarl_fairtest.tasks.base import Task
 
 EACH = 5  # most unfair ones, and as many representative ones
@@ -49,7 +49,7 @@ class Gallery:
         return self.worst + self.representative
 
 
-def gallery_of(record: Record, task: Task | None = None) -> Gallery:
+def gallery_of(record: FinishedRun, task: Task | None = None) -> Gallery:
     """`task` spares making it again; failures that a replay did not confirm are not shown."""
     if not record.failures:
         return Gallery([], [], False)

@@ -20,10 +20,10 @@ from epymarl_fairtest.report.drawing import AGENTS
 from epymarl_fairtest.report.exhibits import Gallery, gallery_of
 from epymarl_fairtest.report.figures import figures_of
 from epymarl_fairtest.report.gallery import worst
-from epymarl_fairtest.report.reading import read_run
 from epymarl_fairtest.report.sections import sections_of
 from epymarl_fairtest.report.view import Link, View, lineage_of, view_of
 from epymarl_fairtest.report.wording import number, percent
+from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.store.write import cannot_write, write_atomically
 from epymarl_fairtest.tasks.base import Task
 
@@ -69,7 +69,7 @@ def html_of(view: View, gallery: Gallery) -> str:
 def chains_of(view: View, gallery: Gallery) -> list[list[Link]]:
     """The descent of the most unfair failures; of the most unfair changed ones where none of those was changed."""
     executions, failures = view.record.executions, view.record.failures
-    if executions is None or not failures:
+    if not failures:
         return []
     chains = [lineage_of(executions, one.scene.id) for one in gallery.worst]
     born = np.flatnonzero((failures["parent"] >= 0) & (failures["status"] != "unstable"))

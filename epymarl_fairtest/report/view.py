@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.report.reading import Columns, Record
+from epymarl_fairtest.store.finished import Columns, FinishedRun
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
-RANDOM_PURPOSES = ("predictor", "candidate")
 MOST_ROWS = 2000  # of the table of failures
 MOST_POINTS = 3000  # of all scatter plots together
 MOST_ROUNDS = 6
@@ -99,7 +98,7 @@ class Link:
 
 @dataclass(frozen=True)
 class View:
-    record: Record
+    record: FinishedRun
     agents: int
     index_name: str
     ordinary: NDArray[np.bool_]  # which of the executions are random ones
@@ -120,12 +119,12 @@ class View:
         return self.record.theta
 
 
-def view_of(record: Record) -> View:
+def view_of(record: FinishedRun) -> View:
     """Everything the page says, except for the gallery."""
     executions, failures = record.executions, record.failures
-    ordinary = ordinary_rows(record)
+    ordinary = record.random
     rounds = rounds_of(record)
-    received = failures.get("received", np.empty((0, 0))) if executions is None else executions["received"]
+    received = executions["received"] if len(executions["id"]) else failures.get("received", np.empty((0, 0)))
     view = View(
         record=record,
         agents=received.shape[-1],
@@ -150,41 +149,23 @@ def view_of(record: Record) -> View:
 # --- how often ----------------------------------------------------------------------------------------
 
 
-def ordinary_rows(record: Record) -> NDArray[np.bool_]:
-    """Which executions are random ones."""
-    if record.executions is None:
-        return np.empty(0, bool)
-    if record.summary.get("method") == "random":
-        return np.ones(len(record.executions["id"]), bool)
-    return np.isin(record.executions["purpose"], RANDOM_PURPOSES)
+def rate_of(record: FinishedRun, ordinary: NDArray[np.bool_]) -> Rate | None:
+    from epymarl_fairtest import statistics
 
-
-def exact_interval(successes: int, trials: int) -> tuple[float, float]:
-    from scipy.stats import binomtest
-
-    found = binomtest(successes, trials).proportion_ci(CONFIDENCE, method="exact")
-    return float(found.low), float(found.high)
-
-
-def rate_of(record: Record, ordinary: NDArray[np.bool_]) -> Rate | None:
-    if record.executions is None or not ordinary.any():
+    if not ordinary.any():
         return None
-    index = record.executions["index"][ordinary]
-    failures = int((index <= record.theta).sum())
-    return Rate(failures, len(index), int(np.isnan(index).sum()), *exact_interval(failures, len(index)))
+    found = statistics.rate_of(*record.natural(), CONFIDENCE)
+    undefined = int(np.isnan(record.executions["index"][ordinary]).sum())
+    return Rate(found.count, found.executions, undefined, found.low, found.high)
 
 
-def quantile_of(record: Record, ordinary: NDArray[np.bool_]) -> float | None:
-    if record.executions is None:
-        return None
+def quantile_of(record: FinishedRun, ordinary: NDArray[np.bool_]) -> float | None:
     index = record.executions["index"][ordinary]
     defined = index[~np.isnan(index)]
     return float((defined <= record.theta).mean()) if len(defined) else None
 
 
-def histogram_of(record: Record, ordinary: NDArray[np.bool_]) -> Histogram | None:
-    if record.executions is None:
-        return None
+def histogram_of(record: FinishedRun, ordinary: NDArray[np.bool_]) -> Histogram | None:
     index, theta = record.executions["index"], record.theta
     if np.isnan(index).all():
         return None
@@ -202,11 +183,11 @@ def histogram_of(record: Record, ordinary: NDArray[np.bool_]) -> Histogram | Non
     return Histogram(edges, shares(index), shares(index[ordinary]) if ordinary.any() else None)
 
 
-def growth_of(record: Record) -> Growth | None:
+def growth_of(record: FinishedRun) -> Growth | None:
     """Failures found after so many executed episodes, at no more than 400 places."""
-    if record.executions is None:
+    if not len(record.executions["id"]):
         return None
-    failing = record.executions["index"] <= record.theta
+    failing = record.unfair()
     found = np.concatenate([[0], np.cumsum(failing)])
     at = np.unique(np.linspace(0, len(failing), 400).round().astype(np.int64))
     purpose = record.executions["purpose"]
@@ -225,15 +206,15 @@ def sign_of(received: Floats) -> str:
     return "negative" if (received < 0).any() else "positive"
 
 
-def groups_of(record: Record, ordinary: NDArray[np.bool_]) -> list[Group]:
+def groups_of(record: FinishedRun, ordinary: NDArray[np.bool_]) -> list[Group]:
     """Ordinary episodes, all executions, unfair ones: as far as there are any."""
     sets: list[tuple[str, Floats]] = []
-    if record.executions is not None:
+    if len(record.executions["id"]):
         received, defined = record.executions["received"], ~np.isnan(record.executions["index"])
         if record.summary.get("method") != "random":
             sets.append(("ordinary episodes", received[ordinary & defined]))
         sets.append(("all executions", received[defined]))
-        sets.append(("unfair executions", received[record.executions["index"] <= record.theta]))
+        sets.append(("unfair executions", received[record.unfair()]))
     elif record.failures:
         sets.append(("unfair executions", record.failures["received"]))
     return [group_of(name, received) for name, received in sets if len(received)]
@@ -262,7 +243,7 @@ def group_of(name: str, received: Floats) -> Group:
 # --- the search ---------------------------------------------------------------------------------------
 
 
-def rounds_of(record: Record) -> list[Round]:
+def rounds_of(record: FinishedRun) -> list[Round]:
     """What each round chose from and what it chose; points thinned evenly, the front never."""
     numbers = sorted(int(name.split("_")[1]) for name in record.evidence if name.endswith("_candidates_scores"))
     room = MOST_POINTS // max(min(len(numbers), MOST_ROUNDS), 1)
@@ -288,8 +269,8 @@ def rounds_of(record: Record) -> list[Round]:
     return found
 
 
-def unfair_share(record: Record, ids: NDArray[np.int64] | None) -> float | None:
-    if record.executions is None or ids is None or not len(ids):
+def unfair_share(record: FinishedRun, ids: NDArray[np.int64] | None) -> float | None:
+    if ids is None:
         return None
     index = record.executions["index"][np.isin(record.executions["id"], ids)]
     return float((index <= record.theta).mean()) if len(index) else None
@@ -310,7 +291,7 @@ def front_of(scores: Floats) -> Floats:
     return known[known[:, 1] < best_before]
 
 
-def coverage_of(record: Record) -> Coverage | None:
+def coverage_of(record: FinishedRun) -> Coverage | None:
     """The joint cells as one map per agent; a cell's number has a digit per coordinate, base `bins`."""
     cells, bins = record.evidence.get("coverage_cells"), int(record.settings.get("coverage_bins", 0))
     covered = float(record.summary.get("coverage") or 0)
@@ -383,7 +364,7 @@ def missing_of(view: View) -> dict[str, str]:
         found["predictor"] = f"the method {method} trains no predictor of this kind"
     elif "roc_abstract" not in record.evidence and "roc_full" not in record.evidence:
         found["roc"] = files.get("evidence.npz", "the labelled episodes were of one kind, so there is no curve")
-    if record.executions is None:
+    if "executions.npz" in files:
         found["lineage"] = files["executions.npz"]
     if not record.failures:
         nothing = "no unfair execution was found"
@@ -392,7 +373,7 @@ def missing_of(view: View) -> dict[str, str]:
     return found
 
 
-def coverage_absence(record: Record) -> str:
+def coverage_absence(record: FinishedRun) -> str:
     if "evidence.npz" in record.missing:
         return record.missing["evidence.npz"]
     if not record.failures:

@@ -187,7 +187,6 @@ def index_caption(view: View) -> str:
 def depth_sentence(view: View) -> str:
     """How low it goes without a search, and with one."""
     executions, ordinary = view.record.executions, view.ordinary
-    assert executions is not None
     told = []
     for name, index in (("ordinary", executions["index"][ordinary]), ("all", executions["index"])):
         defined = index[~np.isnan(index)]

@@ -19,7 +19,8 @@ import numpy as np
 from epymarl_fairtest.errors import FairTestError
 
 if TYPE_CHECKING:
-    from epymarl_fairtest.workflow.evidence import Evidence, Rate
+    from epymarl_fairtest.statistics import Rate
+    from epymarl_fairtest.store.finished import FinishedRun
 
 FORMATS = (".png", ".svg", ".pdf")
 EXECUTION = {"greedy": (), "epsilon_greedy": ("epsilon",), "softmax": ("temperature",)}  # settings that it reads
@@ -44,8 +45,8 @@ def add_compare_parser(subparsers: Any) -> None:
 
 
 def compare(args: Namespace) -> int:
+    from epymarl_fairtest.store.finished import read_run
     from epymarl_fairtest.store.write import write_atomically
-    from epymarl_fairtest.workflow.evidence import read_run
 
     if not 0 < args.confidence < 1:
         raise FairTestError(f"--confidence {args.confidence!r} is not allowed; it must be a number in (0, 1).")
@@ -55,7 +56,7 @@ def compare(args: Namespace) -> int:
         raise FairTestError(f"--figure {str(args.figure)!r} must be a {', '.join(FORMATS)} in a folder that exists.")
     if args.a.resolve() == args.b.resolve():
         raise FairTestError(f"{str(args.a)!r} and {str(args.b)!r} are the same run; name two.")
-    a, b = read_run(args.a), read_run(args.b)
+    a, b = (read_run(path, "executions.npz") for path in (args.a, args.b))
     found = compared(a, b, theta=args.theta, confidence=args.confidence)
     if args.figure is not None:
         drawn = figure_of(a, b, found, args.figure.suffix[1:])
@@ -69,13 +70,13 @@ def compare(args: Namespace) -> int:
     return 0
 
 
-def compared(a: Evidence, b: Evidence, *, theta: float | None = None, confidence: float = 0.95) -> dict[str, Any]:
+def compared(a: FinishedRun, b: FinishedRun, *, theta: float | None = None, confidence: float = 0.95) -> dict[str, Any]:
     """Everything that the table, the figure and --json tell."""
-    from epymarl_fairtest.experiment import statistics
+    from epymarl_fairtest import statistics
 
     refuse_if_incomparable(a, b, theta)
     theta = a.theta if theta is None else theta
-    rates = [run.natural_rate(confidence, theta) for run in (a, b)]
+    rates = [statistics.rate_of(*run.natural(theta), confidence) for run in (a, b)]
     low, high = newcombe(rates[1], rates[0], confidence)
     index = statistics.compare(*(random_index(run) for run in (b, a)))
     verdict = "b" if high < 0 else "a" if low > 0 else None
@@ -93,7 +94,7 @@ def compared(a: Evidence, b: Evidence, *, theta: float | None = None, confidence
     }
 
 
-def refuse_if_incomparable(a: Evidence, b: Evidence, theta: float | None) -> None:
+def refuse_if_incomparable(a: FinishedRun, b: FinishedRun, theta: float | None) -> None:
     """What must be the same for a difference to be one of the teams."""
     pairs = {
         "task": (a.manifest["task"], b.manifest["task"]),
@@ -136,13 +137,13 @@ def wilson(rate: Rate, confidence: float) -> tuple[float, float]:
     return (middle - width) / (1 + z * z / n), (middle + width) / (1 + z * z / n)
 
 
-def random_index(run: Evidence) -> Any:
+def random_index(run: FinishedRun) -> Any:
     """The index of the random executions, where it is defined."""
     index = run.executions["index"][run.random]
     return index[~np.isnan(index)]
 
 
-def team(run: Evidence, rate: Rate, theta: float) -> dict[str, Any]:
+def team(run: FinishedRun, rate: Rate, theta: float) -> dict[str, Any]:
     """One side. Distinct failures and coverage were counted at the run's own threshold and cannot be counted anew."""
     index, unfair, own = random_index(run), run.unfair(theta), theta == run.theta
     received = run.executions["received"][run.random]
@@ -188,7 +189,7 @@ def percent(share: float) -> str:
     return f"{share * 100:.4g}%"
 
 
-def warnings(a: Evidence, b: Evidence, confidence: float) -> list[str]:
+def warnings(a: FinishedRun, b: FinishedRun, confidence: float) -> list[str]:
     told = []
     digests = (a.manifest.get("policy_digest"), b.manifest.get("policy_digest"))
     if digests[0] == digests[1]:
@@ -209,8 +210,8 @@ def warnings(a: Evidence, b: Evidence, confidence: float) -> list[str]:
     return told
 
 
-def empty_rate(run: Evidence, confidence: float) -> Rate:
-    from epymarl_fairtest.workflow.evidence import rate_of
+def empty_rate(run: FinishedRun, confidence: float) -> Rate:
+    from epymarl_fairtest.statistics import rate_of
 
     executions = int(run.random.sum())
     return rate_of(executions - len(random_index(run)), executions, confidence)
@@ -256,9 +257,12 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join([*lines, "", found["verdict"]])
 
 
-def figure_of(a: Evidence, b: Evidence, found: dict[str, Any], ending: str) -> bytes:
-    from epymarl_fairtest.report.compare_figure import Side, compare_figure, drawn
+def figure_of(a: FinishedRun, b: FinishedRun, found: dict[str, Any], ending: str) -> bytes:
+    from epymarl_fairtest.report.libraries import needed_for
     from epymarl_fairtest.run import INDEX_NAMES
+
+    with needed_for("--figure"):
+        from epymarl_fairtest.report.compare_figure import Side, compare_figure, drawn
 
     sides = [
         Side(f"{letter.upper()}: {run.path.resolve().name[-40:]}", random_index(run), *found[letter]["rate"].values())

@@ -7,11 +7,7 @@ judged: a scenario that starts in the middle brings along what its first steps p
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import zipfile
-import zlib
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,49 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.workflow.scenarios import FORMAT, Scenarios, load_scenarios, scenarios_of, write_files
 
 if TYPE_CHECKING:
     from epymarl_fairtest.episode import Episodes
     from epymarl_fairtest.run import Subject
+    from epymarl_fairtest.store.finished import FinishedRun
     from epymarl_fairtest.tasks.base import Task
-    from epymarl_fairtest.workflow.evidence import Evidence
 
-FORMAT = 1
 DEFAULT = 5  # failures that are exported unless the user says otherwise
-ROWS = ("id", "root_seed", "stream", "shift", "start_step", "operator", "states", "actions", "rewards", "index")
-FACTS = (
-    "format", "theta", "index", "allocation", "execution", "epsilon", "temperature", "task", "key", "env_args",
-    "time_limit", "agents", "state_size", "policy_digest",
-)  # fmt: skip
-TEMPLATE = '''"""Fairness regression: starts from which the team was unfair (run {run}, FairTest {version}).
-
-Written by `fairtest export`. A test fails if the team is still unfair from that start. It looks at the team in
-the folder FAIRTEST_POLICY (agent.th and policy.yaml), or in the one below.
-"""
-
-import os
-from pathlib import Path
-
-import pytest
-
-from epymarl_fairtest.workflow.export import replay_failure
-
-HERE = Path(__file__).resolve().parent
-SCENARIOS = HERE / {data}
-POLICY = Path(os.environ.get("FAIRTEST_POLICY") or HERE / {policy})
-
-FAILURES = {{  # id in the run: the index found there
-{failures}
-}}
-
-
-@pytest.mark.parametrize("failure", FAILURES, ids="failure_{{}}".format)
-def test_the_team_is_not_unfair_again(failure: int) -> None:
-    outcome = replay_failure(SCENARIOS, failure, POLICY)
-    assert not outcome.unfair, outcome.told
-'''
 
 
 def add_export_parser(subparsers: Any) -> None:
@@ -84,10 +47,10 @@ def add_export_parser(subparsers: Any) -> None:
 
 
 def export(args: Namespace) -> int:
+    from epymarl_fairtest.store.finished import read_run
     from epymarl_fairtest.subject import saved_subject
-    from epymarl_fairtest.workflow.evidence import read_run
 
-    run = read_run(args.run)
+    run = read_run(args.run, "executions.npz", "failures.npz")
     test_file, data_file = targets(args.pytest, force=args.force)
     failures = failures_of(run)
     policy = team_of(run, args.policy)
@@ -105,7 +68,7 @@ def export(args: Namespace) -> int:
             f"Played again here, the same team is not unfair in {_ids(mended)}: the run was made with other versions or"
             " on another machine, or its files were changed. Test the team again, or choose others with --ids."
         )
-    write_files(test_file, data_file, scenarios, policy, run)
+    write_files(test_file, data_file, scenarios, policy, run.path)
     rest = {"file": str(test_file), "data": str(data_file), "policy": str(policy), "same_team": same_team}
     if args.json:
         print(json.dumps({**rest, "failures": [outcome.as_dict() for outcome in outcomes]}))
@@ -114,13 +77,10 @@ def export(args: Namespace) -> int:
     return 0
 
 
-def failures_of(run: Evidence) -> Episodes:
+def failures_of(run: FinishedRun) -> Episodes:
     from epymarl_fairtest.store.failures import load_failures
 
-    path = run.path / "failures.npz"
-    if not path.is_file():
-        raise FairTestError(f"{str(path)!r} is missing; a study keeps it only with --keep-failures. Run it again.")
-    failures = load_failures(path)
+    failures = load_failures(run.path / "failures.npz")
     if not len(failures):
         raise FairTestError(f"The run {str(run.path)!r} found no failures: there is nothing to export.")
     return failures
@@ -137,7 +97,7 @@ def targets(test_file: Path, *, force: bool) -> tuple[Path, Path]:
     return test_file, data_file
 
 
-def team_of(run: Evidence, given: Path | None) -> Path:
+def team_of(run: FinishedRun, given: Path | None) -> Path:
     """The folder of the team: given, beside the run's files, or where it was when it was tested."""
     places = [given] if given else [run.path / "policy", Path(run.manifest.get("policy") or "nowhere")]
     folder = next((place for place in places if (place / "agent.th").is_file()), None)
@@ -151,7 +111,7 @@ def team_of(run: Evidence, given: Path | None) -> Path:
 class Candidates:
     """Which failures can be exported, and which of them are worth it."""
 
-    def __init__(self, failures: Episodes, run: Evidence, task: Task) -> None:
+    def __init__(self, failures: Episodes, run: FinishedRun, task: Task) -> None:
         from epymarl_fairtest.episode import operator_code
         from epymarl_fairtest.fairness import INDICES, totals
 
@@ -207,21 +167,7 @@ def _ids(numbers: Any) -> str:
     return "failure " + ", ".join(str(int(number)) for number in numbers)
 
 
-# --- the data file ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Scenarios:
-    """Failures without what the team did: starts, exploration, the steps that were kept, and how to judge."""
-
-    facts: dict[str, Any]  # FACTS
-    rows: dict[str, NDArray[Any]]  # ROWS; states (B, L+1, S), actions and rewards (B, L, N) up to the latest start L
-
-    def __len__(self) -> int:
-        return len(self.rows["id"])
-
-
-def facts_of(run: Evidence, failures: Episodes, policy: Path) -> dict[str, Any]:
+def facts_of(run: FinishedRun, failures: Episodes, policy: Path) -> dict[str, Any]:
     """How the run played and judged; what its manifest does not tell of the environment, the team's record does."""
     from epymarl_fairtest.host.checkpoint import load_record
 
@@ -242,93 +188,6 @@ def facts_of(run: Evidence, failures: Episodes, policy: Path) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """As it comes back from JSON."""
     return json.loads(json.dumps(value))
-
-
-def scenarios_of(failures: Episodes, index: NDArray[np.float64], facts: dict[str, Any]) -> Scenarios:
-    from epymarl_fairtest.episode import OPERATORS
-
-    rows = {name: getattr(failures, name) for name in ("id", "root_seed", "stream", "shift", "start_step")}
-    latest = int(failures.start_step.max())
-    before = np.arange(latest) < failures.start_step[:, None]
-    until = np.arange(latest + 1) <= failures.start_step[:, None]
-    rows["operator"] = np.array(OPERATORS)[failures.operator]
-    rows["states"] = np.where(until[:, :, None], failures.states[:, : latest + 1], 0.0)
-    rows["actions"] = np.where(before[:, :, None], failures.actions[:, :latest], -1).astype(np.int16)
-    rows["rewards"] = np.where(before[:, :, None], failures.rewards[:, :latest], 0.0)
-    rows["index"] = index
-    return Scenarios(facts, rows)
-
-
-def save_scenarios(path: Path, scenarios: Scenarios) -> None:
-    from epymarl_fairtest.store.write import write_arrays
-
-    text = json.dumps(scenarios.facts, sort_keys=True)
-    arrays = {"facts": np.array(text), **scenarios.rows, "checksum": np.array(checksum(text, scenarios.rows))}
-    write_arrays(path, arrays, compressed=True)
-
-
-def load_scenarios(path: Path) -> Scenarios:
-    """The file as it was written, or a refusal: a changed threshold would let every team pass."""
-    if not path.is_file():
-        raise FairTestError(
-            f"{str(path)!r} is missing; it belongs beside the test file. Write both again: fairtest export."
-        )
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            rows, text = {name: file[name] for name in ROWS}, str(file["facts"])
-            if str(file["checksum"]) != checksum(text, rows):
-                raise ValueError("its content does not match its checksum")
-        facts = json.loads(text)
-        if facts.get("format") != FORMAT or set(facts) != set(FACTS):
-            raise ValueError(f"it has format {facts.get('format')!r}, needed is {FORMAT}")
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise FairTestError(f"{str(path)!r} is damaged: {error}. Write it again with fairtest export.") from error
-    return Scenarios(facts, rows)
-
-
-def checksum(text: str, rows: dict[str, NDArray[Any]]) -> str:
-    sha = hashlib.sha256(text.encode())
-    for name in ROWS:
-        sha.update(f"{name} {rows[name].dtype.str} {rows[name].shape}".encode())
-        sha.update(np.ascontiguousarray(rows[name]).tobytes())
-    return sha.hexdigest()
-
-
-def write_files(test_file: Path, data_file: Path, scenarios: Scenarios, policy: Path, run: Evidence) -> None:
-    """Both files or none: if the second cannot be written, the first is again what it was."""
-    from epymarl_fairtest.store.write import cannot_write, write_atomically
-
-    ids, index = scenarios.rows["id"].tolist(), scenarios.rows["index"].tolist()
-    text = TEMPLATE.format(
-        run=json.dumps(run.path.resolve().name)[1:-1],
-        version=__version__,
-        data=json.dumps(data_file.name),
-        policy=json.dumps(os.path.relpath(policy.resolve(), test_file.parent.resolve())),
-        failures="\n".join(f"    {number}: {found:.4f}," for number, found in zip(ids, index, strict=True)),
-    )
-    try:
-        test_file.parent.mkdir(parents=True, exist_ok=True)
-        before = data_file.read_bytes() if data_file.exists() else None
-    except OSError as error:
-        raise cannot_write(test_file, error) from error
-    save_scenarios(data_file, scenarios)
-    try:
-        write_atomically(test_file, lambda file: file.write(text.encode()))
-    except BaseException:
-        if before is None:
-            data_file.unlink()
-        else:
-            data_file.write_bytes(before)
-        raise
 
 
 # --- playing a scenario with a team -------------------------------------------------------------------

@@ -22,10 +22,11 @@ from epymarl_fairtest.config import Rule, between, whole
 from epymarl_fairtest.errors import FairTestError
 
 if TYPE_CHECKING:
-    from epymarl_fairtest.workflow.evidence import Evidence
+    from epymarl_fairtest.store.finished import FinishedRun
 
 SHARE, COUNT = between(0, 1), whole(0)
 SEARCH_OPTIONS = ("out", "method", "budget", "seed", "preset", "set")  # of a team that is tested first
+WITHOUT_RANDOM = {"gmt", "mastest", "starla", "hill_climber", "start_surrogate"}  # methods without random executions
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,11 @@ class Judgement:
 Finding = tuple[float | None, bool, str]  # value, passed, told
 
 
-def judge_rate(run: Evidence, limit: float, confidence: float) -> Finding:
+def judge_rate(run: FinishedRun, limit: float, confidence: float) -> Finding:
     """The upper end of the interval must not exceed the limit; with confidence 0 the estimate must not."""
-    rate = run.natural_rate(confidence or 0.95)
+    from epymarl_fairtest.statistics import rate_of
+
+    rate = rate_of(*run.natural(), confidence or 0.95)
     passed = (rate.high if confidence else rate.estimate) <= limit
     told = f"{rate} of {rate.executions:,} random executions, at most {limit:g}"
     if not passed and rate.estimate <= limit:
@@ -57,22 +60,22 @@ def judge_rate(run: Evidence, limit: float, confidence: float) -> Finding:
     return rate.estimate, passed, told
 
 
-def judge_count(key: str) -> Callable[[Evidence, float, float], Finding]:
-    def judge(run: Evidence, limit: float, confidence: float) -> Finding:
+def judge_count(key: str) -> Callable[[FinishedRun, float, float], Finding]:
+    def judge(run: FinishedRun, limit: float, confidence: float) -> Finding:
         found = run.summary[key]
         return found, found <= limit, f"{found:,} in {run.summary['evaluated']:,} episodes, at most {limit:,}"
 
     return judge
 
 
-def judge_undefined(run: Evidence, limit: float, confidence: float) -> Finding:
+def judge_undefined(run: FinishedRun, limit: float, confidence: float) -> Finding:
     found, evaluated = run.summary["undefined"], run.summary["evaluated"]
     share = found / evaluated if evaluated else None
     told = f"{found:,} of {evaluated:,} episodes gave nobody anything, at most a share of {limit:g}"
     return share, share is not None and share <= limit, told
 
 
-def judge_index(run: Evidence, limit: float, confidence: float) -> Finding:
+def judge_index(run: FinishedRun, limit: float, confidence: float) -> Finding:
     index = run.executions["index"]
     defined = index[index == index]  # without NaN: there nobody received anything
     if not len(defined):
@@ -81,7 +84,7 @@ def judge_index(run: Evidence, limit: float, confidence: float) -> Finding:
     return lowest, lowest >= limit, f"{lowest:.4f} is the lowest of {len(defined):,} episodes, at least {limit:g}"
 
 
-def judge_evaluated(run: Evidence, limit: float, confidence: float) -> Finding:
+def judge_evaluated(run: FinishedRun, limit: float, confidence: float) -> Finding:
     found = run.summary["evaluated"]
     return found, found >= limit, f"{found:,} episodes were executed and judged, at least {limit:,}"
 
@@ -91,7 +94,7 @@ class Criterion:
     rule: Rule
     shown: str
     doc: str
-    judge: Callable[[Evidence, float, float], Finding]
+    judge: Callable[[FinishedRun, float, float], Finding]
 
 
 CRITERIA = {
@@ -133,7 +136,7 @@ def add_gate_parser(subparsers: Any) -> None:
 
 
 def gate(args: Namespace) -> int:
-    from epymarl_fairtest.workflow.evidence import read_run
+    from epymarl_fairtest.store.finished import read_run
 
     begun = time.perf_counter()
     limits = limits_of(args)
@@ -141,7 +144,7 @@ def gate(args: Namespace) -> int:
     if args.junit is not None and args.junit.is_dir():
         raise FairTestError(f"--junit {str(args.junit)!r} is a folder; name a file.")
     if args.run is not None:
-        run = read_run(args.run)
+        run = read_run(args.run, "executions.npz")
     elif args.out:
         run = tested(args, Path(args.out))
     else:
@@ -189,14 +192,14 @@ def check_source(args: Namespace) -> None:
         raise FairTestError(f"{', '.join(stray)} can only be given with --policy: the run {str(args.run)!r} is over.")
 
 
-def tested(args: Namespace, out: Path) -> Evidence:
+def tested(args: Namespace, out: Path) -> FinishedRun:
     """A search against the team, as `fairtest run` does it, in `out`."""
     from epymarl_fairtest.config import parse_assignments, settings
     from epymarl_fairtest.host.checkpoint import load_record
     from epymarl_fairtest.run import check_method, run
+    from epymarl_fairtest.store.finished import read_run
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.subject import saved_subject
-    from epymarl_fairtest.workflow.evidence import read_run
 
     given = parse_assignments(args.set)
     named = {name: getattr(args, name) for name in ("method", "budget", "seed", "preset", "out")}
@@ -204,16 +207,21 @@ def tested(args: Namespace, out: Path) -> Evidence:
     given.setdefault("allocation", load_record(args.policy).allocation)
     given.setdefault("report", args.out is not None)  # nobody would see it
     chosen = settings(given)
+    if args.max_rate is not None and chosen.method in WITHOUT_RANDOM:
+        raise FairTestError(
+            f"--max-rate cannot be judged with method={chosen.method!r}: it makes no random executions, and only these"
+            " tell the natural failure rate. Use --method fairtest or --method random, or leave --max-rate out."
+        )
     check_method(chosen)
     subject = saved_subject(args.policy, chosen.allocation)
     check_method(chosen, subject.task)
     command = " ".join(["fairtest", *sys.argv[1:]])
     folder, terminal = RunFolder(out), sys.stderr.isatty()
     run(subject, chosen, folder, seed=chosen.seed or 0, command=command, terminal=terminal, warn=warn)
-    return read_run(out)
+    return read_run(out, "executions.npz")
 
 
-def judged(run: Evidence, limits: Mapping[str, float], confidence: float) -> list[Judgement]:
+def judged(run: FinishedRun, limits: Mapping[str, float], confidence: float) -> list[Judgement]:
     judgements = []
     for name, limit in limits.items():
         begun = time.perf_counter()
@@ -230,7 +238,7 @@ def table(judgements: list[Judgement]) -> str:
     return "\n".join([*lines, f"gate {verdict}: {held} of {len(judgements)} criteria hold."])
 
 
-def write_junit(path: Path, run: Evidence, judgements: list[Judgement], seconds: float) -> None:
+def write_junit(path: Path, run: FinishedRun, judgements: list[Judgement], seconds: float) -> None:
     from epymarl_fairtest.store.write import cannot_write, write_atomically
 
     text = junit(run, judgements, seconds)
@@ -241,7 +249,7 @@ def write_junit(path: Path, run: Evidence, judgements: list[Judgement], seconds:
     write_atomically(path, lambda file: file.write(text))
 
 
-def junit(run: Evidence, judgements: list[Judgement], seconds: float) -> bytes:
+def junit(run: FinishedRun, judgements: list[Judgement], seconds: float) -> bytes:
     """The form that CI systems read: a suite with one case per criterion."""
     failed = sum(not judgement.passed for judgement in judgements)
     counts = {"tests": str(len(judgements)), "failures": str(failed), "errors": "0", "time": f"{seconds:.3f}"}

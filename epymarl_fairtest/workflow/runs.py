@@ -127,8 +127,8 @@ def look(path: Path) -> Run:
 
 
 def _told(path: Path) -> dict[str, Any]:
+    from epymarl_fairtest.store.finished import damaged, read_manifest, read_summary
     from epymarl_fairtest.store.journal import read_journal
-    from epymarl_fairtest.workflow.evidence import COUNT, damaged, read_manifest, read_summary
 
     manifest = read_manifest(path)
     settings = manifest["settings"]
@@ -139,9 +139,6 @@ def _told(path: Path) -> dict[str, Any]:
         return told | {"state": RUNNING if is_locked(path) else INTERRUPTED, "batches": len(batches)}
     summary = read_summary(path)
     told |= {name: summary.get(name) for name in ("method", "theta", *NUMBERS)}
-    counted = [summary.get(name) for name in NUMBERS[:-1]]
-    if not all(COUNT.holds(number) or (number is None and told["method"] == "predictor") for number in counted):
-        raise damaged(path / "summary.json", "it does not tell how many failures were found")
     for name in ("failures.npz", "executions.npz", "evidence.npz"):  # a study or an older version may not have them
         if (path / name).is_file() and not zipfile.is_zipfile(path / name):
             raise damaged(path / name, "it is cut off or no .npz file")
@@ -185,7 +182,8 @@ def _note(run: Run) -> str | None:
         return None
     if run.format != FORMAT:
         return "interrupted, and begun by an older FairTest: make it again."
-    return f"interrupted after {run.batches} batches; go on with it: fairtest run --resume {shlex.quote(run.path)}"
+    after = "1 batch" if run.batches == 1 else f"{run.batches} batches"
+    return f"interrupted after {after}; go on with it: fairtest run --resume {shlex.quote(run.path)}"
 
 
 def _row(run: Run) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The paper's statistics of two samples of runs: Mann-Whitney U (two-sided) and Vargha and Delaney's A12.
+"""The paper's statistics of two samples of runs, Mann-Whitney U (two-sided) and Vargha and Delaney's A12; shares.
 
 Knows numbers only. As in the paper, p-values are not corrected for the number of comparisons.
 """
@@ -32,8 +32,9 @@ def compare(a: Sequence[float], b: Sequence[float]) -> Comparison | None:
     """`a` against `b`; None where one of them is empty."""
     if not len(a) or not len(b):
         return None
-    first, second = np.asarray(a, np.float64)[:, None], np.asarray(b, np.float64)[None, :]
-    more, less, pairs = float((first > second).sum()), float((first < second).sum()), first.size * second.size
+    first, second, pairs = np.asarray(a, np.float64), np.sort(np.asarray(b, np.float64)), len(a) * len(b)
+    more = int(np.searchsorted(second, first, "left").sum())
+    less = pairs - int(np.searchsorted(second, first, "right").sum())
     ties = pairs - more - less
     # Both directions are counted, not subtracted from 1: that would miss a limit by one bit.
     a12, other = (more + ties / 2) / pairs, (less + ties / 2) / pairs
@@ -46,6 +47,31 @@ def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
     if len({*map(float, a), *map(float, b)}) == 1:
         return 1.0  # all runs alike: nothing speaks against equality, and U has no variance to divide by
     return float(stats.mannwhitneyu(a, b, alternative="two-sided").pvalue)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share of some executions with its exact (Clopper-Pearson) interval."""
+
+    count: int
+    executions: int
+    low: float
+    high: float
+
+    @property
+    def estimate(self) -> float:
+        return self.count / self.executions
+
+    def __str__(self) -> str:
+        return f"{self.estimate:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+
+def rate_of(count: int, executions: int, confidence: float) -> Rate:
+    """Of what is left of `confidence`, half lies beyond each end of the interval, at most."""
+    outside = (1 - confidence) / 2
+    low = stats.beta.ppf(outside, count, executions - count + 1) if count else 0.0
+    high = stats.beta.ppf(1 - outside, count + 1, executions - count) if count < executions else 1.0
+    return Rate(count, executions, float(low), float(high))
 
 
 @dataclass(frozen=True)

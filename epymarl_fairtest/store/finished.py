@@ -1,0 +1,200 @@
+"""A finished run, read back: the one way in for the report, replays and the workflow. Decides nothing itself.
+
+What is damaged or does not fit together is refused, whoever asks. What is not there is told (`missing`): older versions
+did not write every file, and a folder may have been thinned out; who cannot do without a file names it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.config import FIELDS, TEXT, Rule, between, whole
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.fairness import totals
+from epymarl_fairtest.store.checksum import unsealed, verify
+from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_newer
+
+COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
+SUMMARY = dict.fromkeys(COUNTS, whole(0)) | {"coverage": between(0, 1), "theta": between(0, 1), "method": TEXT}
+NEEDED = ("index", "allocation", "execution", "epsilon", "temperature", "budget", "accounting")  # settings
+SETTINGS: dict[str, Rule] = {name: FIELDS[name].metadata["rule"] for name in NEEDED}
+SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "length", "index")
+FAILURES = (*SCALARS, "status", "rewards", "initial_state")
+ABSENT = {  # file -> why it may be missing
+    "failures.npz": "a study keeps it only with --keep-failures, or it was taken away",
+    "executions.npz": "the run is of an older FairTest, or it was taken away",
+    "evidence.npz": "the run is of an older FairTest, or it was taken away",
+}
+RANDOM_PURPOSES = ("predictor", "candidate")  # executed from fresh random starts, whatever the search knows
+Columns = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """What was asked, what was counted, and one row per judged episode."""
+
+    path: Path
+    manifest: dict[str, Any]
+    summary: dict[str, Any]
+    executions: Columns  # SCALARS, purpose and received (n, agents); no rows where `missing` names the file
+    unstable: list[int]  # failures that did not come out the same in the real environment
+    missing: dict[str, str]  # file -> why there is nothing to show
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.manifest["settings"]
+
+    @property
+    def theta(self) -> float:
+        return float(self.summary["theta"])
+
+    @cached_property
+    def failures(self) -> Columns:
+        """SCALARS, status, initial_state and received, of every format; no columns where there is no failure."""
+        path = self.path / "failures.npz"
+        found = read_arrays(path, (*FAILURES, "jfi")) if path.is_file() else {}
+        if not found:
+            return {}
+        if "jfi" in found:
+            found.setdefault("index", found.pop("jfi"))  # format 1: `jfi` held the chosen index
+        if "id" in found:
+            found.setdefault("status", np.full(found["id"].shape, "unchecked"))
+        fits = found.keys() == set(FAILURES) and {one.shape[:1] for one in found.values()} == {found["id"].shape}
+        if not fits or (found["rewards"].ndim, found["initial_state"].ndim) != (3, 2):
+            raise damaged(path, "its columns do not hold failures")
+        found["received"] = totals(found.pop("rewards"))
+        return found
+
+    @property
+    def positions_known(self) -> bool:
+        """Do the failures' states hold anything?"""
+        return bool(self.failures) and self.failures["initial_state"].shape[1] > 0
+
+    @cached_property
+    def evidence(self) -> Columns:
+        """What the method kept."""
+        return {} if "evidence.npz" in self.missing else read_arrays(self.path / "evidence.npz")
+
+    @cached_property
+    def random(self) -> NDArray[np.bool_]:
+        """Which executions were random: only these tell how often the team is unfair when nobody looks for it."""
+        if self.summary["method"] == "random":
+            return np.ones(len(self.executions["id"]), bool)
+        return np.isin(self.executions["purpose"], RANDOM_PURPOSES)
+
+    def unfair(self, theta: float | None = None) -> NDArray[np.bool_]:
+        """Which executions were unfair; unstable ones are not counted, as in the summary."""
+        unfair = self.executions["index"] <= (self.theta if theta is None else theta)
+        return unfair & ~np.isin(self.executions["id"], self.unstable)
+
+    def natural(self, theta: float | None = None) -> tuple[int, int]:
+        """How many of the random executions are unfair, of how many; where nobody received anything none is."""
+        if not self.random.any():
+            raise FairTestError(
+                f"The run {str(self.path)!r} (method {self.summary['method']!r}) holds no random executions, so that"
+                " nothing is known about the natural failure rate. Test the team with method=fairtest or method=random."
+            )
+        return int((self.unfair(theta) & self.random).sum()), int(self.random.sum())
+
+
+def read_run(path: Path, *needed: str) -> FinishedRun:
+    """The finished search in `path`, with the files that are `needed`."""
+    if not (path / "manifest.json").is_file():
+        raise FairTestError(f"{str(path)!r} is no FairTest run: it holds no manifest.json. Name a run's own folder.")
+    manifest = read_manifest(path)
+    if not (path / "summary.json").is_file():
+        remedy = (
+            "It was begun by an older FairTest: make it again, in a new folder."
+            if manifest.get("format") != FORMAT
+            else f"Go on with it first: fairtest run --resume {shlex.quote(str(path))}"
+        )
+        raise FairTestError(f"The run {str(path)!r} is not finished: it holds no summary.json. {remedy}")
+    summary = read_summary(path)
+    if summary["method"] == "predictor":
+        raise FairTestError(f"{str(path)!r} is no search: a study of the predictor (rq3a) judges no team.")
+    _check(path / "manifest.json", manifest["settings"], SETTINGS)
+    absent = {name: why for name, why in ABSENT.items() if not (path / name).is_file()}
+    for name in needed:
+        if name in absent:
+            raise FairTestError(f"{str(path / name)!r} is missing: {absent[name]}. Run it again.")
+    missing = {name: f"{name} is not in the run folder: {why}" for name, why in absent.items()}
+    judged = 0 if "executions.npz" in absent else summary["evaluated"]
+    executions = _read_executions(path / "executions.npz", judged)
+    if not judged:
+        missing.setdefault("executions.npz", "no episode was judged")
+    unstable = _read_unstable(path / "failures.csv") if summary.get("unstable_failures") else []
+    run = FinishedRun(path, manifest, summary, executions, unstable, missing)
+    counted = {"failures": run.unfair(), "undefined": np.isnan(executions["index"])} if judged else {}
+    for name, rows in counted.items():
+        if rows.sum() != summary[name]:
+            raise damaged(path, f"executions.npz has {rows.sum()} {name} and summary.json tells of {summary[name]}")
+    return run
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    refuse_newer(path)
+    manifest = _read_json(path / "manifest.json")
+    if not isinstance(manifest.get("settings"), dict) or not TEXT.holds(manifest.get("task")):
+        raise damaged(path / "manifest.json", "it does not tell task and settings")
+    return manifest
+
+
+def read_summary(path: Path) -> dict[str, Any]:
+    """The summary of a search, or that of a study of the predictor, which counts nothing."""
+    verify(path / "summary.json")
+    summary = _read_json(path / "summary.json")
+    if summary.get("method") != "predictor":
+        _check(path / "summary.json", {"unstable_failures": 0, **summary}, SUMMARY)  # format 1 replayed none
+    return summary
+
+
+def damaged(path: Path, why: object) -> FairTestError:
+    return FairTestError(f"{str(path)!r} is damaged: {why}.")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+        value = json.loads(content)
+        if not isinstance(value, dict):
+            raise ValueError("it is no set of names and values")
+        return unsealed(content) if "crc" in value else value  # older formats have no checksum
+    except (OSError, ValueError, RecursionError) as error:
+        raise damaged(path, error) from error
+
+
+def _check(path: Path, told: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    wrong = [f"{name}={told.get(name)!r}" for name, rule in rules.items() if not rule.holds(told.get(name))]
+    if wrong:
+        raise damaged(path, "it tells " + ", ".join(wrong))
+
+
+def _read_executions(path: Path, judged: int) -> Columns:
+    names = (*SCALARS, "purpose", "received")
+    columns = read_arrays(path) if path.is_file() else {}
+    if not columns and not judged:  # nothing was executed: no columns either
+        columns = {name: np.empty(0) for name in names} | {"received": np.empty((0, 0))}
+    shapes = {name: columns[name].shape for name in names if name in columns}
+    whole = len(shapes) == len(names) and {shape[:1] for shape in shapes.values()} == {(judged,)}
+    if not whole or len(shapes["received"]) != 2 or columns["index"].dtype != np.float64:
+        raise damaged(path, f"its columns do not hold the {judged} episodes that summary.json tells of")
+    return columns
+
+
+def _read_unstable(path: Path) -> list[int]:
+    try:
+        verify(path)
+        with path.open(newline="") as file:
+            return [int(row["id"]) for row in csv.DictReader(file) if row["status"] == "unstable"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise damaged(path, error) from error
