@@ -283,11 +283,13 @@ def _write(planned: Study, results: Results, folds: dict[str, dict[str, list[flo
 
 def _draw(planned: Study, results: Results, folds: dict[str, dict[str, list[float]]]) -> None:
     from epymarl_fairtest.experiment.tables import METRICS
+    from epymarl_fairtest.report.libraries import needed_for
 
     try:
-        from epymarl_fairtest.report.study_figures import Drawing, study_figures
-    except ImportError as error:
-        _say(f'no figures: {error}. pip install "epymarl-fairtest[report]", and give the same command again')
+        with needed_for("Drawing them"):
+            from epymarl_fairtest.report.study_figures import Drawing, study_figures
+    except FairTestError as error:
+        _say(f"no figures: {error}, and give the same command again")
         return
     if planned.kind == "rq3a":
         labels = {"abstract": "abstract states alone", "full": "with fairness features"}
