@@ -17,7 +17,7 @@ from typing import Any
 
 from epymarl_fairtest.errors import FairTestError
 
-# A small field with food that one agent can load: a team that learns something in two minutes.
+# A small field with food that one agent can load: a team that learns something in a few minutes.
 TRAINING = shlex.split(
     "fairtest=True fairtest_args.preset=quick env_args.field_size=(6,6) env_args.max_food_level=1 t_max=40000"
     " epsilon_anneal_time=20000 test_nepisode=20 test_interval=10000 log_interval=10000 runner_log_interval=10000"
@@ -28,7 +28,7 @@ TRAINING = shlex.split(
 def add_demo_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "demo",
-        help="train a small team and test it (about 2 minutes)",
+        help="train a small team and test it (some minutes)",
         epilog="example: fairtest demo --out demo",
     )
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for everything the demo writes")
@@ -40,6 +40,8 @@ def demo(args: Namespace) -> int:
 
     out = args.out.resolve()
     checkout = known_checkout()
+    if (out / "manifest.json").exists():
+        raise FairTestError(f"{str(args.out)!r} is the folder of a run, which stays as it is. Choose another --out.")
     out.mkdir(parents=True, exist_ok=True)
     if checkout is not None:
         print(f"FairTest demo on EPyMARL (a copy of {checkout})", flush=True)

@@ -206,6 +206,8 @@ def _jobs() -> dict[str, Job]:
         Job("epymarl/stopped", f"{ours} {SHORT} {ctrl_c}", files={"pressing.py": STOPPING}),
         # Bad input that shows before training:
         Job("zoo/unknown", f"{ours} {SHORT} fairtest_args.buget=5"),
+        Job("zoo/typo", f"{ours} {SHORT} t_mxa=5"),
+        Job("epymarl/typo", "--config=iql --env-config=fairtest_mpe with fairtes=True use_cuda=False t_max=200"),
         Job("zoo/theta", f"{ours} {SHORT} fairtest_args.theta=1.5"),
         Job("zoo/budget", f"{ours} {SHORT} fairtest_args.budget=-5"),
         Job("zoo/switch", f"--config=iql --env-config=fairtest_mpe with fairtest=false {SHORT}"),

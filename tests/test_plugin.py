@@ -126,6 +126,7 @@ def test_training_with_fairtest_leaves_a_complete_run_folder_and_sacred_artifact
     check_sacred(done, files, summary)
     assert ("index.html" in done.said) == ("report/index.html" in files)
     assert "unfair episodes" in done.said
+    assert 'Added new config entry: "fairtest' not in done.said
     assert done.run.name in done.said
 
 
@@ -261,7 +262,8 @@ def test_without_fairtest_nothing_of_it_is_in_the_results(name: str, finished: R
     ours = [p for p in done.folder.glob("results/**/*") if p.name.startswith(("fairtest", "training_pool"))]
     assert ours == []
     assert not [key for key in {**done.info(), **done.metrics()} if "fairtest" in key]
-    assert "FairTest" not in done.output
+    assert done.said.count("FairTest") == 1, "SHORT has settings of its own"
+    assert "fairtest_args are given without fairtest=True: FairTest does not test the team." in done.said
 
 
 # --- agents that all receive the same -----------------------------------------------------------------
@@ -337,6 +339,15 @@ def test_a_refused_run_folder_stays_as_it_was(name: str, finished: Results) -> N
     assert left - {"lbforaging_odd.py"} == set(JOBS[name].files)
 
 
+@each(["zoo/typo", "epymarl/typo"])
+def test_a_name_that_the_host_does_not_know_is_still_refused_by_sacred(name: str, finished: Results) -> None:
+    done = finished(name)
+    assert done.code != 0
+    assert "ConfigAddedError" in done.said
+    assert {"zoo/typo": "t_mxa", "epymarl/typo": "fairtes"}[name] in done.said
+    assert "Beginning training" not in done.said
+
+
 @each(["zoo/no-environment"])
 def test_an_unknown_environment_is_the_hosts_own_error(name: str, finished: Results) -> None:
     done = finished(name)
@@ -385,3 +396,11 @@ def test_ctrl_c_after_training_says_what_was_found_and_how_to_go_on_and_that_wor
     told = subprocess.run(command, cwd=done.folder, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     assert json.loads((run / "summary.json").read_text())["executed_episodes"] == 60
+
+
+def test_the_demo_leaves_the_folder_of_a_run_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    told = subprocess.run([*FAIRTEST, "demo", "--out", str(tmp_path)], capture_output=True, text=True, check=False)
+    assert told.returncode == 2
+    assert "is the folder of a run, which stays as it is. Choose another --out." in told.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]

@@ -6,6 +6,7 @@ Nothing here changes a run without `fairtest=True` or `runner=fairtest`.
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 from typing import Any
 
@@ -45,12 +46,22 @@ def declare_settings(experiment: Any) -> None:
     Sacred only accepts keys that a configuration defines or a captured function takes; FairTest checks
     the names in `fairtest_args` itself, with a better message.
     """
-    experiment.add_config({"fairtest": False, "fairtest_args": {}})
-    # In front of the host's own configuration: a configuration file may set them too.
-    experiment.configurations.insert(0, experiment.configurations.pop())
+    from sacred.config import ConfigDict
+
+    ours, there = {"fairtest": False, "fairtest_args": {}}, experiment.configurations
+    if there and isinstance(there[0], ConfigDict):  # a configuration file may set them too
+        ours |= there.pop(0)()  # one with the host's: with two of them sacred would let every unknown name pass
+    experiment.add_config(ours)
+    there.insert(0, there.pop())
+    if experiment.logger is not None:
+        experiment.logger.addFilter(_not_ours)
 
     @experiment.capture
     def fairtest_settings(fairtest: Any, fairtest_args: Any, env_args: Any) -> None: ...
+
+
+def _not_ours(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith('Added new config entry: "fairtest_args')
 
 
 def register_runners() -> None:
@@ -73,5 +84,7 @@ def _runner(base: type, host: Any, *, args: Any, logger: Any) -> Any:
     wanted = getattr(args, "fairtest", None)
     if wanted not in (True, False, None):  # sacred reads `false` as a text, which would count as yes
         raise PluginError(f"fairtest={wanted!r} is not allowed; it must be True or False, written so.")
+    if not wanted and getattr(args, "fairtest_args", None):
+        logger.console_logger.warning("fairtest_args are given without fairtest=True: FairTest does not test the team.")
     chosen = fairtest_runner(base, host) if wanted else base
     return chosen(args=args, logger=logger)
