@@ -246,7 +246,7 @@ class Fuzz:
         (here / "unfinished" / "summary.json").unlink()
         (here / "empty").mkdir()
         (here / "file").write_text("mine")
-        runs = 0
+        runs, meant = 0, {path.name for path in here.iterdir()}
 
         kinds = [command_line(), command_line(), command_line(), small_run(), st.lists(NAME, max_size=3)]
 
@@ -261,6 +261,9 @@ class Fuzz:
                     code = fairtest(argv)
                 except SystemExit as stop:  # argparse
                     code = stop.code  # type: ignore[assignment]
+            for path in here.iterdir():  # `fairtest runs` would list them all, every time
+                if path.name not in meant:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
             assert code in (0, 1, 2), code
             assert code != 2 or said.getvalue(), "an error without a word"
             assert "Traceback" not in said.getvalue() + told.getvalue()
