@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +24,15 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if "func" not in args:
+        parser.print_help(sys.stderr)
+        return 2
     try:
         return args.func(args)
     except FairTestError as error:
-        print(f"fairtest: {error}", file=sys.stderr)
+        print(f"fairtest: {_as_typed(str(error), args)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("fairtest: stopped.", file=sys.stderr)
@@ -35,12 +42,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
 
 
+NAMED = {name: f"--{name}" for name in ("method", "budget", "seed", "preset", "out", "quantile")}
+NAMED["calibration_episodes"] = "--episodes"
+
+
+def _as_typed(message: str, args: argparse.Namespace) -> str:
+    """With a setting named as on this command line: fairtest_args.NAME is how a host calls it."""
+    if "set" not in args:
+        return message
+    own = {name: option for name, option in NAMED.items() if name in args}
+    return re.sub(r"fairtest_args\.(\w+)", lambda found: own.get(found[1], f"--set {found[1]}"), message)
+
+
 HELP = """\
 Does a trained MARL team share its rewards fairly?
 
-  fairtest demo                        train a small team, test it, see what comes out
-  fairtest install CHECKOUT            then add fairtest=True to a training in EPyMARL
-  fairtest run --policy DIR --out RUN  test a saved team; look at RUN/report/index.html
+  fairtest demo                        train a small team and test it
+  fairtest install CHECKOUT            then add fairtest=True to a training
+  fairtest run --policy DIR --out RUN  test a saved team: RUN/report/index.html
 
 Commands (each has a --help with an example; fairtest --version):
 """
@@ -51,6 +70,39 @@ class _Parser(argparse.ArgumentParser):
         """One screen: what people do first, then a line per command."""
         (commands,) = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
         return HELP + "".join(f"  {command.dest:<12}{command.help}\n" for command in commands._choices_actions)
+
+
+class _Formatter(argparse.HelpFormatter):
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """An example is copied, so its line is not broken."""
+        return text if text.startswith("example") else super()._fill_text(text, width, indent)
+
+
+class _Command(argparse.ArgumentParser):
+    """Numbers that are none are told in our words, and a list of arguments may stand behind options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"formatter_class": _Formatter, **kwargs})
+        self.register("type", int, partial(_number, int, "a whole number, for example 1000"))
+        self.register("type", float, partial(_number, float, "a number, for example 0.05"))
+        self._mixing = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        lists = any(action.nargs == "*" and not action.option_strings for action in self._actions)
+        if self._mixing or not lists:
+            return super().parse_known_args(args, namespace)
+        self._mixing = True  # it comes back here
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._mixing = False
+
+
+def _number(kind: Callable[[str], Any], allowed: str, text: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; it must be {allowed}") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
 
     parser = _Parser(prog="fairtest")
     parser.add_argument("--version", action="version", version=f"fairtest {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser)
+    commands: Any = parser.add_subparsers(metavar="COMMAND", parser_class=_Command)
     add_demo_parser(commands)
     add_install_parser(commands)
     add_launch_parser(commands)
@@ -152,14 +204,18 @@ def _warn(message: str) -> None:
 
 
 def _run(args: argparse.Namespace) -> int:
+    if not args.resume and not (args.policy and args.out):
+        raise FairTestError("fairtest run needs --policy DIR and --out RUN, or --resume RUN.")
+    if sys.stderr.isatty():
+        _warn("loading the team")  # the imports take seconds
+    return _resume(args) if args.resume else _begin(args)
+
+
+def _begin(args: argparse.Namespace) -> int:
     from epymarl_fairtest.run import check_method
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.subject import saved_subject
 
-    if args.resume:
-        return _resume(args)
-    if not (args.policy and args.out):
-        raise FairTestError("fairtest run needs --policy DIR and --out RUN, or --resume RUN.")
     chosen = _settings(args)
     check_method(chosen)
     subject = saved_subject(args.policy, chosen.allocation)
@@ -200,8 +256,12 @@ def _execute(subject: Subject, chosen: Settings, folder: RunFolder, seed: int, c
             summary = run(subject, chosen, folder, seed=seed, command=command, terminal=terminal, warn=_warn)
     except KeyboardInterrupt as stop:
         _warn(stopped(folder, chosen))
-        folder.remove_if_empty()
         return 128 + getattr(stop, "number", signal.SIGINT)
+    except FairTestError as error:
+        if not folder.path.exists():
+            raise
+        again = f"What was found before is kept; go on with: fairtest run --resume {shlex.quote(str(folder.path))}"
+        raise FairTestError(f"{error} {again}") from error
     print(json.dumps(summary) if as_json else summary_table(summary, folder.path))
     return 0
 

@@ -233,7 +233,7 @@ def settings(given: Mapping[str, Any], **defaults: Any) -> Settings:
     if preset not in presets():
         raise FairTestError(
             f"fairtest_args.preset={preset!r} is not a preset; allowed: {', '.join(presets())}."
-            + nearest(str(preset), presets())
+            + meant(str(preset), presets())
         )
     values = {**values, **_read(shipped("config") / "presets" / f"{preset}.yaml"), **given, "preset": preset}
     values = {name: _checked("fairtest_args", FIELDS[name], value) for name, value in values.items()}
@@ -279,8 +279,13 @@ def options_of(schema: type[Options], given: Mapping[str, Any], method: str) -> 
 
 def nearest(name: str, known: Any) -> str:
     """The sentence that names what was probably meant, or lists everything there is."""
+    return meant(name, known) or f" Known are: {', '.join(known)}."
+
+
+def meant(name: str, known: Any) -> str:
+    """The sentence that names what was probably meant; empty if nothing is close."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" Did you mean {close[0]}?" if close else f" Known are: {', '.join(known)}."
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:

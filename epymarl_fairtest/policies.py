@@ -85,7 +85,8 @@ def check_policies(args: Namespace) -> int:
 
 def size_gate(folders: list[Path]) -> Gate:
     size = sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file()) / 1e6
-    return Gate("all", "size", size < MEGABYTES, f"{size:.1f} MB in {len(folders)} folders; below {MEGABYTES} MB")
+    where = "1 folder" if len(folders) == 1 else f"{len(folders)} folders"
+    return Gate("all", "size", size < MEGABYTES, f"{size:.1f} MB in {where}; below {MEGABYTES} MB")
 
 
 def team_gates(folder: Path, episodes: int) -> list[Gate]:

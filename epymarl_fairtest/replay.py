@@ -62,7 +62,7 @@ def add_replay_parser(subparsers: Any) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="folder of a finished run")
     parser.add_argument(
         "ids", nargs="*", type=int, metavar="ID",
-        help=f"failures, right after RUN: column id of failures.csv (the {MOST_UNFAIR} most unfair of different roots)",
+        help=f"failures: column id of failures.csv (the {MOST_UNFAIR} most unfair of different roots)",
     )  # fmt: skip
     parser.add_argument("--gif", action="store_true", help="write replay-ID.gif")
     parser.add_argument("--png", action="store_true", help="write replay-ID.png: one still with the agents' whole ways")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import platform
 import shlex
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +24,7 @@ from tqdm import tqdm
 from epymarl_fairtest import __version__, rng, stopping
 from epymarl_fairtest.baselines.random import random_tests
 from epymarl_fairtest.campaign import Campaign, Clock, Context
-from epymarl_fairtest.config import Settings, nearest, options_of
+from epymarl_fairtest.config import Settings, meant, options_of
 from epymarl_fairtest.confirm import CONFIRMED, UNCHECKED, UNSTABLE, agrees, replay
 from epymarl_fairtest.engine.contract import Engine, Execution, Policy, World
 from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
@@ -93,7 +94,7 @@ def check_method(settings: Settings, task: Task | None = None) -> None:
     if settings.method not in STRATEGIES:
         raise FairTestError(
             f"fairtest_args.method={settings.method!r} is not a method; known are: {', '.join(STRATEGIES)}."
-            + nearest(settings.method, STRATEGIES)
+            + meant(settings.method, STRATEGIES)
         )
     method = STRATEGIES[settings.method]
     options_of(method.options, settings.options, settings.method)
@@ -167,10 +168,31 @@ def run(
     warn: Warn,
 ) -> dict[str, Any]:
     """Test the team; return the summary that was written to `folder`."""
-    with folder:  # others may write to it once this is over, however it ends
-        summary = _run(subject, settings, folder, seed, command, terminal, warn)
-    if settings.report:
-        _report(folder.path, subject.task, warn)
+
+    def beside_the_bar(message: str) -> None:
+        with tqdm.external_write_mode():
+            warn(message)
+
+    size = shutil.get_terminal_size()  # tqdm shows nothing on a terminal that does not tell its size
+    with tqdm(
+        total=settings.budget,
+        desc="preparing",
+        unit="episode",
+        disable=not (settings.progress and terminal),
+        leave=False,
+        ncols=size.columns,
+        nrows=size.lines,
+    ) as bar:
+        with folder:  # others may write to it once this is over, however it ends
+            try:
+                summary = _run(subject, settings, folder, seed, command, bar, beside_the_bar)
+            except BaseException as error:
+                folder.remove_if_empty(refused=isinstance(error, FairTestError))
+                raise
+        if settings.report:
+            bar.set_description("drawing the page")
+            _report(folder.path, subject.task, beside_the_bar)
+        bar.set_description(settings.method)
     return summary
 
 
@@ -189,7 +211,7 @@ def _report(run_path: Path, task: Task, warn: Warn) -> None:
 
 
 def _run(
-    subject: Subject, settings: Settings, folder: RunFolder, seed: int, command: str, terminal: bool, warn: Warn
+    subject: Subject, settings: Settings, folder: RunFolder, seed: int, command: str, bar: tqdm[Any], warn: Warn
 ) -> dict[str, Any]:
     clock, ledger = Clock(), Ledger()
     with clock.phase("compiling"):  # or reading what was compiled before
@@ -234,19 +256,17 @@ def _run(
                 **subject.origin,
             }
         )
-    with tqdm(
-        total=settings.budget,
-        desc=f"FairTest {settings.method}",
-        unit="episode",
-        disable=not (settings.progress and terminal),
-    ) as bar:
+    bar.leave = True
+    bar.unpause()  # what was prepared was no episode
+    bar.set_description(settings.method)
 
-        def on_batch(charged: int) -> None:
-            stopping.check()
-            bar.set_postfix(failures=tally.failures, refresh=False)
-            bar.update(charged - bar.n)
+    def on_batch(charged: int) -> None:
+        stopping.check()
+        bar.set_postfix(failures=tally.failures, refresh=False)
+        bar.update(charged - bar.n)
 
-        Campaign(method.strategy, context, engine, folder, tally, ledger, on_batch).run()
+    Campaign(method.strategy, context, engine, folder, tally, ledger, on_batch).run()
+    bar.set_description("confirming")
     with clock.phase("confirming"):
         status = confirm_failures(folder, real, settings, task, ledger, rng.named(seed, "confirm"))
     with clock.phase("saving"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,12 @@ import pytest
 from support import FAIRTEST, engine_of, policy_folder
 
 from epymarl_fairtest import __version__
-from epymarl_fairtest.cli import _parser, main
+from epymarl_fairtest.baselines.random import random_tests
+from epymarl_fairtest.campaign import Context, Method, Request, Strategy
+from epymarl_fairtest.cli import HELP, _parser, main
 from epymarl_fairtest.episode import Tests
+from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.strategies import STRATEGIES
 
 WORK = ["--method", "random", "--budget", "50", "--set", "batch=30", "--set", "theta=0.9"]
 FRAMEWORKS = ("runners", "envs", "pymarlzooplus", "sacred")
@@ -166,24 +172,48 @@ def test_python_dash_m_is_the_same_command() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, f"fairtest {__version__}")
 
 
-def test_no_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([])
-    assert caught.value.code == 2
-    assert "COMMAND" in capsys.readouterr().err
+def test_no_command_is_answered_with_the_overview(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == _parser().format_help()
+    assert captured.out == ""
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for inner in action.choices.values():
+                yield inner
+                yield from parsers(inner)
+
+
+@pytest.mark.parametrize("parser", parsers(_parser()), ids=lambda parser: parser.prog)
+def test_an_example_is_not_broken_on_a_narrow_terminal(
+    parser: argparse.ArgumentParser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert parser.epilog in parser.format_help()
+
+
+def test_the_overview_fits_one_screen() -> None:
+    assert len(_parser().format_help().splitlines()) <= 24
+    assert max(map(len, HELP.splitlines())) <= 80
 
 
 # --- mistakes -----------------------------------------------------------------------------------------
 
 MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "policy": (["--policy", "nowhere"], ["There is no policy folder 'nowhere'"]),
-    "unknown setting": (["--set", "buget=3"], ["fairtest_args.buget is not a setting", "Did you mean budget?"]),
+    "unknown setting": (["--set", "buget=3"], ["--set buget is not a setting", "Did you mean budget?"]),
     "no assignment": (["--set", "budget"], ["--set 'budget' is not NAME=VALUE"]),
-    "theta": (["--set", "theta=1.5"], ["fairtest_args.theta=1.5 is not allowed", "(0, 1]"]),
-    "theta zero": (["--set", "theta=0"], ["fairtest_args.theta=0 is not allowed", "(0, 1]"]),
-    "budget": (["--budget", "-5"], ["fairtest_args.budget=-5 is not allowed", "at least 1"]),
+    "theta": (["--set", "theta=1.5"], ["--set theta=1.5 is not allowed", "(0, 1]"]),
+    "theta zero": (["--set", "theta=0"], ["--set theta=0 is not allowed", "(0, 1]"]),
+    "budget": (["--budget", "-5"], ["--budget=-5 is not allowed", "at least 1"]),
     "method": (["--method", "randm"], ["'randm' is not a method", "Did you mean random?"]),
     "preset": (["--preset", "papr"], ["'papr' is not a preset", "Did you mean paper?"]),
+    "no preset": (["--preset", "fast"], ["--preset='fast' is not a preset; allowed: paper, quick, strict.\n"]),
+    "no method": (["--method", "genetic"], ["--method='genetic' is not a method", "start_surrogate.\n"]),
+    "option": (["--set", "options.x=1"], ["--set options.x is not an option of method 'random'"]),
     "allocation": (["--set", "allocation=nearest_landmark"], ["is unknown for task tag", "prey_distance"]),
     "no module": (["--set", "allocation=no_such_module:f"], ["cannot be imported", "PYTHONPATH"]),
 }
@@ -233,7 +263,91 @@ def test_a_launch_without_a_host_is_refused(
     assert part in capsys.readouterr().err
 
 
-def test_wrong_numbers_on_the_command_line_are_usage_errors(team: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["run", "--budget", "ten"], "argument --budget: 'ten' is not allowed; it must be a whole number"),
+        (["gate", "--max-rate", "5%"], "argument --max-rate: '5%' is not allowed; it must be a number"),
+        (
+            ["policies", "check", "--episodes", "x"],
+            "argument --episodes: 'x' is not allowed; it must be a whole number",
+        ),
+    ],
+)
+def test_wrong_numbers_on_the_command_line_are_usage_errors(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["run", "--policy", str(team), "--out", str(tmp_path / "run"), "--budget", "many"])
+        main(words)
     assert caught.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_ids_may_stand_behind_options() -> None:
+    for words in (["4", "5", "--gif", "--png"], ["--gif", "4", "5", "--png"], ["--gif", "--png", "4", "5"]):
+        args = _parser().parse_args(["replay", "RUN", *words])
+        assert (args.run, args.ids, args.gif, args.png) == (Path("RUN"), [4, 5], True, True)
+
+
+# --- refusals after the folder was made ---------------------------------------------------------------
+
+
+def refused_by(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
+    """The strategy `random` refuses to go on after so many batches."""
+
+    def strategy(context: Context) -> Strategy:
+        for _ in range(batches):
+            yield Request(random_tests(10, context.task.state_size, context.generator("tests")), "execution")
+        raise FairTestError("No, thanks.")
+
+    monkeypatch.setitem(STRATEGIES, "random", Method(strategy))
+
+
+@pytest.mark.parametrize("who", ["engine", "strategy"])
+def test_a_refusal_leaves_nothing_behind(
+    who: str, team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "epymarl_fairtest.engine.twin", None)  # as without numba
+    refused_by(monkeypatch, batches=0)
+    engine = "twin" if who == "engine" else "lockstep"
+    out = tmp_path / "runs" / "1"
+    assert main(["run", "--policy", str(team), "--out", str(out), *WORK, "--set", f"engine={engine}"]) == 2
+    told = {"engine": "engine=twin needs numba", "strategy": "No, thanks."}
+    assert told[who] in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_executed_before_a_refusal_is_kept(
+    team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused_by(monkeypatch, batches=2)
+    out = tmp_path / "run"
+    assert main(["run", "--policy", str(team), "--out", str(out), *WORK]) == 2
+    assert f"No, thanks. What was found before is kept; go on with: fairtest run --resume {out}" in (
+        capsys.readouterr().err
+    )
+    assert len((out / "journal.jsonl").read_text().splitlines()) == 2
+
+
+# --- a terminal ---------------------------------------------------------------------------------------
+
+
+def test_a_terminal_sees_what_is_being_done_even_if_it_does_not_tell_its_size(
+    team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pty = pytest.importorskip("pty")
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    here, there = pty.openpty()  # 0 x 0
+    with os.fdopen(there, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert main(["run", "--policy", str(team), "--out", str(tmp_path / "run"), *WORK]) == 0
+    content = b""
+    with os.fdopen(here, "rb", buffering=0) as screen, contextlib.suppress(OSError):  # Linux tells the end like that
+        while more := screen.read(4096):
+            content += more
+    seen = content.decode()
+    steps = ["loading the team", "preparing:", "random: ", "confirming: 100%", "drawing the page: 100%", "random: 100%"]
+    places = [seen.find(step) for step in steps[:-1]] + [seen.rfind(steps[-1])]
+    assert -1 not in places
+    assert places == sorted(places)

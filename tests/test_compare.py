@@ -303,7 +303,7 @@ def test_a_figure_without_a_single_defined_index_can_be_drawn(runs: Path, tmp_pa
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "the same run": (["A", "A"], "are the same run"),
     "the same run by another way": (["A", "LINK"], "are the same run"),
-    "no run": (["A", "nowhere"], "'nowhere' is no FairTest run"),
+    "no run": (["A", "nowhere"], "There is no folder 'nowhere'"),
     "theta 0": (["A", "B", "--theta", "0"], "--theta 0.0 is not allowed"),
     "theta nan": (["A", "B", "--theta", "nan"], "--theta nan is not allowed"),
     "confidence": (["A", "B", "--confidence", "1"], "--confidence 1.0 is not allowed"),

@@ -25,8 +25,10 @@ MINI = {
     "src/components/episode_buffer.py": "def parse(items):\n    parsed = []\n    return parsed\n",
 }
 MODERN = {
+    "PIL": "11.0.0",
     "cloudpickle": "3.1.2",
     "lbforaging": "2.0.0",
+    "matplotlib": "3.10.0",
     "mpe2": "1.1.1",
     "numba": "0.60.0",
     "pettingzoo": "1.27.0",
@@ -158,6 +160,7 @@ def test_sacred_broken_for_another_reason_tells_it() -> None:
         ("torch", "problem"),
         ("lbforaging", "warning"),
         ("cloudpickle", "warning"),
+        ("matplotlib", "warning"),
         ("numba", "warning"),
     ],
 )
@@ -165,6 +168,11 @@ def test_a_missing_package(missing: str, status: str) -> None:
     finding = found(None, Imagined(without=(missing,)))[missing]
     assert finding.status == status
     assert f"pip install {missing}" in finding.remedy
+
+
+def test_a_missing_pillow_is_told_by_the_name_to_install() -> None:
+    finding = found(None, Imagined(without=("PIL",)))["PIL"]
+    assert (finding.status, finding.remedy) == ("warning", "pip install pillow")
 
 
 @pytest.mark.parametrize(("protobuf", "mentioned"), [("3.20.3", False), ("4.21.0", True), ("7.0.0", True)])

@@ -284,7 +284,7 @@ def test_what_exists_is_not_overwritten_unless_forced(
     for taken in (file, data):
         taken.write_text("mine")
         assert export(home, "spread", file) == 2
-        assert f"{taken} already exist" in capsys.readouterr().err
+        assert f"{taken} already exists; overwrite" in capsys.readouterr().err
         assert taken.read_text() == "mine"
         taken.unlink()
         assert list(tmp_path.iterdir()) == []

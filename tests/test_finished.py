@@ -37,8 +37,13 @@ def said(command: str, run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[i
 
 
 def harmed(kind: str, run: Path) -> None:
-    if kind == "no run":
+    if kind == "nothing":
         shutil.rmtree(run)
+    elif kind == "a file":
+        shutil.rmtree(run)
+        run.write_text("mine")
+    elif kind == "no run":
+        (run / "manifest.json").unlink()
     elif kind == "unfinished":
         (run / "summary.json").unlink()
     elif kind == "unfinished, older":
@@ -58,6 +63,8 @@ def harmed(kind: str, run: Path) -> None:
 
 
 REFUSED = {
+    "nothing": "There is no folder '",
+    "a file": "a run' is a file. Name the folder of a run",
     "no run": "is no FairTest run: it holds no manifest.json. Name a run's own folder.",
     "unfinished": "is not finished: it holds no summary.json. Go on with it first: fairtest run --resume '",
     "unfinished, older": "is not finished: it holds no summary.json. It was begun by an older FairTest: make it again",
@@ -81,7 +88,7 @@ def test_every_command_refuses_such_a_run_with_the_same_words(
     assert code == 2
     assert REFUSED[kind] in told
     assert told.count("\n") == 1
-    assert [path.name for path in run.parent.iterdir()] == ([] if kind == "no run" else [run.name])
+    assert [path.name for path in run.parent.iterdir()] == ([] if kind == "nothing" else [run.name])
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])

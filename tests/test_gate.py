@@ -338,7 +338,7 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "undefined above 1": (["RUN", "--max-undefined", "3"], ["--max-undefined 3.0 is not allowed"]),
     "confidence 1": (["RUN", "--max-rate", "1", "--confidence", "1"], ["--confidence 1.0", "[0, 1)"]),
     "confidence nan": (["RUN", "--max-rate", "1", "--confidence", "nan"], ["--confidence nan"]),
-    "no run": (["nowhere", "--max-rate", "1"], ["'nowhere' is no FairTest run"]),
+    "no run": (["nowhere", "--max-rate", "1"], ["There is no folder 'nowhere'"]),
     "no team": (["--policy", "nowhere", "--max-rate", "1"], ["There is no policy folder 'nowhere'"]),
     "bad setting": (["--policy", POLICY, "--set", "buget=3", "--max-rate", "1"], ["Did you mean budget?"]),
 }

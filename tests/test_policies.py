@@ -212,6 +212,11 @@ def test_all_folders_together_must_be_small(trained: Path, capsys: pytest.Captur
     assert {name for name, (passed, _) in found.items() if not passed} == {"size"}
 
 
+def test_one_folder_is_called_one(trained: Path) -> None:
+    assert "MB in 1 folder; below" in policies.size_gate([trained]).told
+    assert "MB in 2 folders; below" in policies.size_gate([trained, trained]).told
+
+
 def test_without_folders_all_that_are_shipped_are_checked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -202,8 +202,16 @@ def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
     assert name in refused(folder)
 
 
-def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    assert "holds no policy.yaml" in refused(tmp_path)
+def test_an_empty_folder_is_refused_with_both_ways_to_go_on(tmp_path: Path) -> None:
+    message = refused(tmp_path)
+    assert "holds no policy.yaml" in message
+    assert "write policy.yaml beside it" in message
+    assert "evaluate=True checkpoint_path=" in message
+
+
+def test_a_checkpoint_instead_of_its_folder_is_told_apart_from_nothing(tmp_path: Path) -> None:
+    folder = policy_folder(tmp_path / "team")
+    assert f"is a file; give the folder that it lies in, '{folder}'" in refused(folder / "agent.th")
 
 
 @pytest.mark.parametrize("keep", [0, 1, 10, 200, 1000, -1, -200])
@@ -278,10 +286,34 @@ def test_all_mismatches_are_told_in_one_message(tmp_path: Path) -> None:
     weights["more"] = torch.zeros(2)
     torch.save(weights, folder / "agent.th")
     message = refused(folder)
-    for name in ("fc1.weight", "fc1.bias", "rnn.weight", "rnn.bias", "fc2.weight", "fc2.bias", "more"):
-        assert f"{name} has shape" in message
-    assert "(32, 21) in agent.th, expected (16, 21)" in message
-    assert "fc2.bias has shape None" in message
+    for part in (
+        "hidden_dim is 16 in policy.yaml and 32 in agent.th",
+        "n_actions is 5 in policy.yaml and 4 in agent.th",
+        "fc2.bias has shape None in agent.th, expected (4,)",
+        "more has shape (2,) in agent.th, expected None",
+    ):
+        assert part in message
+    assert message.count(";") == 3, "what these explain is not told again"
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_lines_of_policy_yaml_that_the_weights_contradict_are_named(separate: bool, tmp_path: Path) -> None:
+    record = record_of("spread", "gru", hidden_dim=32, obs_agent_id=False, obs_last_action=True)
+    told = {"hidden_dim": 16, "use_rnn": False, "obs_agent_id": True, "obs_last_action": False}
+    save_policy(tmp_path / "team", replace(record, **told), random_weights(record, separate=separate))
+    assert refused(tmp_path / "team") == (
+        f"The checkpoint in '{tmp_path / 'team'}' does not fit: hidden_dim is 16 in policy.yaml and 32 in agent.th;"
+        " use_rnn is false in policy.yaml and true in agent.th; obs_last_action is false in policy.yaml and true in"
+        " agent.th; obs_agent_id is true in policy.yaml and false in agent.th."
+    )
+
+
+def test_a_wrong_obs_size_is_told_and_nothing_else(tmp_path: Path) -> None:
+    record = record_of("spread", "mlp")
+    save_policy(tmp_path / "team", replace(record, obs_size=1), random_weights(record))
+    assert refused(tmp_path / "team").endswith(
+        f"does not fit: obs_size is {record.obs_size} in the environment '{record.key}' and 1 in policy.yaml."
+    )
 
 
 def test_a_team_of_another_environment_is_refused(tmp_path: Path) -> None:

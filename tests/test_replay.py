@@ -292,8 +292,8 @@ def test_a_damaged_manifest_is_told(content: str, mine: Callable[[str], Path]) -
 
 
 def test_what_is_no_run_is_told(tmp_path: Path, mine: Callable[[str], Path]) -> None:
-    for path in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(FairTestError, match="is no FairTest run"):
+    for path, told in ((tmp_path, "is no FairTest run"), (tmp_path / "nowhere", "There is no folder")):
+        with pytest.raises(FairTestError, match=told):
             replay(path)
     path = mine("spread")
     (path / "failures.npz").unlink()

@@ -534,7 +534,7 @@ def test_an_unfinished_run_names_the_command_that_finishes_it(copied: Callable[[
     (path / "summary.json").unlink()
     with pytest.raises(FairTestError, match=rf"not finished.*fairtest run --resume {re.escape(str(path))}"):
         make_report(path)
-    with pytest.raises(FairTestError, match=r"is no FairTest run"):
+    with pytest.raises(FairTestError, match="There is no folder"):
         make_report(tmp_path / "nothing")
     assert not (path / "report").exists()
 

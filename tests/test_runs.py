@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +160,22 @@ def test_without_a_folder_the_usual_places_are_looked_at_and_each_run_is_listed_
 
 
 def test_hidden_environments_and_deep_places_are_passed_by(made: Path, tmp_path: Path) -> None:
-    shown = Path(*"abcdef"[:DEPTH])
-    for name in (shown, ".git/x", "node_modules/x", "venv/x", Path(*"uvwxyz"[:DEPTH], "deeper")):
+    shown = Path(*"abcdefghij"[:DEPTH])
+    for name in (shown, ".git/x", "node_modules/x", "venv/x", Path(*"qrstuvwxyz"[:DEPTH], "deeper")):
         shutil.copytree(made / "finished", tmp_path / name)
     (tmp_path / "venv" / "pyvenv.cfg").write_text("")
     assert [Path(run.path) for run in listed([tmp_path])] == [tmp_path / shown]
+
+
+def test_the_run_of_a_training_in_a_folder_below_is_listed(made: Path, tmp_path: Path) -> None:
+    run = tmp_path / "build" / "demo" / "results" / "sacred" / "qmix" / "key" / "1" / "fairtest"
+    shutil.copytree(made / "finished", run)
+    assert [Path(found.path) for found in listed([tmp_path])] == [run]
+
+
+def test_a_seed_is_shown_as_it_is_typed(place: Path) -> None:
+    run = replace(listed([place / "finished"])[0], seed=255935481, budget=12000)
+    assert table([run]).splitlines()[1].split()[5:7] == ["255935481", "12,000"]
 
 
 def test_what_lies_inside_a_run_is_its_own(place: Path) -> None:

@@ -114,6 +114,30 @@ def test_an_unused_folder_can_be_taken_away_and_a_used_one_cannot(tmp_path: Path
     used.write_manifest({"a": 1})
     used.remove_if_empty()
     assert sorted(os.listdir(used.path)) == [".lock", "batches", "manifest.json", "parts"]
+    used.remove_if_empty(refused=True)
+    assert not used.path.exists()
+
+
+def test_a_folder_is_taken_away_with_the_folders_that_were_made_for_it(tmp_path: Path) -> None:
+    RunFolder(tmp_path / "a" / "b" / "run").remove_if_empty()
+    assert list(tmp_path.iterdir()) == []
+    folder = RunFolder(tmp_path / "a" / "b" / "run")
+    (tmp_path / "a" / "mine").write_text("mine")
+    folder.remove_if_empty()
+    assert contents(tmp_path) == {"a/mine": b"mine"}
+    assert os.listdir(tmp_path / "a") == ["mine"]
+
+
+def test_a_folder_that_cannot_be_made_is_not_told_of_space_or_of_what_was_found() -> None:
+    with pytest.raises(FairTestError) as caught:
+        RunFolder(Path("/proc/x"))
+    assert str(caught.value).endswith("Choose a folder that you may write to.")
+    assert "found" not in str(caught.value)
+
+
+def test_what_does_not_exist_cannot_be_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(FairTestError, match="There is no folder"):
+        RunFolder.resume(tmp_path / "nothing")
 
 
 @pytest.fixture(scope="module")
@@ -752,8 +776,12 @@ def test_a_full_disk_is_one_message_that_names_the_file(limit: int, file: str, t
     assert f"cannot write '{run / file}': File too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert not list(run.rglob("*.tmp"))
-    if file != "manifest.json":
+    assert "Free some space" in done.stderr
+    if file == "manifest.json":
+        assert not run.exists()
+    else:
         assert saved_failures(run, 0) == 10, "what was found before is kept"
+        assert f"go on with: fairtest run --resume {run}" in done.stderr
 
 
 def test_a_journal_that_cannot_grow_is_one_message(folder: RunFolder, batches: list[Any]) -> None:

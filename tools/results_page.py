@@ -95,6 +95,7 @@ class Found:
         with open(path, newline="") as file:
             self.rows: Rows = list(csv.DictReader(file))
         self.kind = self.rows[0]["study"]
+        self.paper = PAPER[self.kind] if self.rows[0]["accounting"] == "paper" else {}  # it knows no other
         there = {row["policy"] for row in self.rows}
         self.teams = [team for team in TEAMS if team in there]
         self.variants = list(dict.fromkeys(row["variant"] for row in self.rows))
@@ -111,7 +112,7 @@ class Found:
             return "–"
         digits = 0 if metric in ("failures", "distinct_failures", "roots") else 3
         told = f"{value.mean:,.{digits}f}" + (f" ± {value.std:,.{digits}f}" if value.std is not None else "")
-        paper = PAPER.get(self.kind, {}).get(metric, {}).get(team, {}).get(variant)
+        paper = self.paper.get(metric, {}).get(team, {}).get(variant)
         return told if paper is None else f"{told} *({paper:,.{digits}f})*"
 
     def cost(self) -> str:
@@ -140,7 +141,7 @@ def against(found: Found) -> str:
     others = [name for name in found.variants if name != "fairtest"]
     body = []
     for team in found.teams:
-        row, paper = [team], PAPER["rq1"]["failures"][team]
+        row, paper = [team], found.paper.get("failures", {}).get(team, {})
         for name in others:
             mine, theirs = (found.values(team, variant, "failures") for variant in ("fairtest", name))
             test = compare(mine, theirs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -191,7 +192,16 @@ def _progress(total: int, done: int, wanted: bool) -> Iterator[Any]:
     from tqdm import tqdm
 
     terminal, begun, count = sys.stderr.isatty(), time.perf_counter(), done
-    with tqdm(total=total, initial=done, desc="FairTest study", unit="run", disable=not (wanted and terminal)) as bar:
+    size = shutil.get_terminal_size()  # tqdm shows nothing on a terminal that does not tell its size
+    with tqdm(
+        total=total,
+        initial=done,
+        desc="FairTest study",
+        unit="run",
+        disable=not (wanted and terminal),
+        ncols=size.columns,
+        nrows=size.lines,
+    ) as bar:
 
         def tell(cell: Cell, result: dict[str, Any], warnings: Sequence[str]) -> None:
             nonlocal count

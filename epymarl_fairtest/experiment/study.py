@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from epymarl_fairtest import __version__
-from epymarl_fairtest.config import Settings, nearest, settings
+from epymarl_fairtest.config import Settings, meant, settings
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.experiment.cells import Cell, finished, load_team, read_json, set_aside
 from epymarl_fairtest.store.write import copy_atomically, write_json
@@ -196,7 +196,7 @@ def _variants(kind: str, methods: Sequence[str] | None) -> dict[str, Mapping[str
         if name not in STRATEGIES:
             raise FairTestError(
                 f"--methods {name}: there is no such method; known are: {', '.join(STRATEGIES)}."
-                + nearest(name, STRATEGIES)
+                + meant(name, STRATEGIES)
             )
     order = [*(name for name in METHODS if name != "fairtest"), *sorted(set(chosen) - set(METHODS)), "fairtest"]
     return {name: {"method": name} for name in order if name in chosen}

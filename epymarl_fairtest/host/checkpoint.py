@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,12 @@ from epymarl_fairtest.store.write import write_atomically
 
 FORMAT = 1
 NEXT_STEP = "A policy folder holds agent.th and policy.yaml, as FairTest writes them to RUN/policy."
+WITHOUT_RECORD = (
+    "For an agent.th that a host saved, write policy.yaml beside it (README, A saved team), or test it inside the host:"
+    " fairtest launch -- src/main.py … with fairtest=True evaluate=True checkpoint_path=…"
+)
+
+NO_YES = (False, True)
 
 
 @dataclass(frozen=True)
@@ -84,11 +90,13 @@ def save_policy(folder: Path, record: PolicyRecord, weights: dict[str, Tensor]) 
 
 
 def load_record(folder: Path) -> PolicyRecord:
+    if folder.is_file():
+        raise FairTestError(f"{str(folder)!r} is a file; give the folder that it lies in, {str(folder.parent)!r}.")
     if not folder.is_dir():
         raise FairTestError(f"There is no policy folder {str(folder)!r}. {NEXT_STEP}")
     path = folder / "policy.yaml"
     if not path.is_file():
-        raise FairTestError(f"{str(folder)!r} holds no policy.yaml. {NEXT_STEP}")
+        raise FairTestError(f"{str(folder)!r} holds no policy.yaml. {NEXT_STEP} {WITHOUT_RECORD}")
     try:
         values = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
@@ -132,13 +140,20 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: int, n_actions: int) -> NetworkPolicy:
     """The team of `folder` for an environment of the given sizes."""
     weights = load_weights(folder / "agent.th")
-    environment = {"obs_size": obs_size, "n_agents": n_agents, "n_actions": n_actions}
+    environment: dict[str, Any] = {"obs_size": obs_size, "n_agents": n_agents, "n_actions": n_actions}
     wrong = [
         f"{name} is {value} in the environment {record.key!r} and {getattr(record, name)} in policy.yaml"
         for name, value in environment.items()
         if value != getattr(record, name)
     ]
-    wrong += mismatches(weights, record)
+    real = replace(record, **environment) if mismatches(weights, record) else record
+    told = told_by(weights, real)
+    wrong += [
+        f"{name} is {_as_yaml(getattr(record, name))} in policy.yaml and {_as_yaml(value)} in agent.th"
+        for name, value in told.items()
+        if value != getattr(record, name)
+    ]
+    wrong += mismatches(weights, replace(real, **told))
     if wrong:
         raise does_not_fit(folder, wrong)
     return rebuild(weights, record)
@@ -155,6 +170,28 @@ def rebuild(weights: Mapping[str, Tensor], record: PolicyRecord) -> NetworkPolic
         obs_last_action=record.obs_last_action,
         obs_agent_id=record.obs_agent_id,
     )
+
+
+def told_by(weights: Mapping[str, Tensor], record: PolicyRecord) -> dict[str, Any]:
+    """The fields of policy.yaml as the shapes of `weights` tell them; those that they do not tell are left out."""
+    own = "agents.0." if "agents.0.fc1.weight" in weights else ""
+    shapes = {name.removeprefix(own): value.shape for name, value in weights.items() if name.startswith(own)}
+    first, last = shapes.get("fc1.weight", ()), shapes.get("fc2.weight", ())
+    if len(first) != 2 or len(last) != 2:
+        return {}
+    told: dict[str, Any] = {"hidden_dim": first[0], "n_actions": last[0]}
+    if own:
+        told["n_agents"] = len({name.split(".")[1] for name in weights if name.startswith("agents.")})
+    if "rnn.weight_ih" in shapes or "rnn.weight" in shapes:
+        told["use_rnn"] = "rnn.weight_ih" in shapes
+    sized = replace(record, **told)
+    flags: list[dict[str, Any]] = [{"obs_last_action": a, "obs_agent_id": b} for a in NO_YES for b in NO_YES]
+    fitting = [flag for flag in flags if inputs_of(replace(sized, **flag)) == first[1]]
+    return told | (fitting[0] if len(fitting) == 1 and inputs_of(sized) != first[1] else {})
+
+
+def _as_yaml(value: Any) -> str:
+    return str(value).lower()
 
 
 def mismatches(weights: dict[str, Tensor], record: PolicyRecord) -> list[str]:
@@ -176,8 +213,7 @@ def does_not_fit(folder: Path, wrong: list[str]) -> FairTestError:
 
 def expected_shapes(record: PolicyRecord, *, separate: bool) -> dict[str, tuple[int, ...]]:
     h, a = record.hidden_dim, record.n_actions
-    inputs = record.obs_size + a * record.obs_last_action + record.n_agents * record.obs_agent_id
-    shapes: dict[str, tuple[int, ...]] = {"fc1.weight": (h, inputs), "fc1.bias": (h,)}
+    shapes: dict[str, tuple[int, ...]] = {"fc1.weight": (h, inputs_of(record)), "fc1.bias": (h,)}
     if record.use_rnn:
         shapes |= {"rnn.weight_ih": (3 * h, h), "rnn.weight_hh": (3 * h, h)}
         shapes |= {"rnn.bias_ih": (3 * h,), "rnn.bias_hh": (3 * h,)}
@@ -187,6 +223,10 @@ def expected_shapes(record: PolicyRecord, *, separate: bool) -> dict[str, tuple[
     if not separate:
         return shapes
     return {f"agents.{i}.{name}": shape for i in range(record.n_agents) for name, shape in shapes.items()}
+
+
+def inputs_of(record: PolicyRecord) -> int:
+    return record.obs_size + record.n_actions * record.obs_last_action + record.n_agents * record.obs_agent_id
 
 
 def digest(weights: dict[str, Tensor]) -> str:

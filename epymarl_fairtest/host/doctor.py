@@ -104,6 +104,8 @@ def _about_machine(machine: Machine) -> Iterator[Finding]:
     yield _sacred(machine)
     for module, status, needed_for, remedy in (
         ("torch", "problem", "every policy", "pip install torch"),
+        ("matplotlib", "warning", "the run's page and all figures", "pip install matplotlib"),
+        ("PIL", "warning", "the run's page and all replays that are drawn", "pip install pillow"),
         ("cloudpickle", "warning", "EPyMARL's parallel runner", "pip install cloudpickle"),
         ("lbforaging", "warning", "the foraging task (LBF)", "pip install lbforaging"),
         ("numba", "warning", "the fast engine; without it FairTest is slower", "pip install numba"),

@@ -25,7 +25,7 @@ EXAMPLE = (
 
 def add_launch_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
-        "launch", help="run a host's training command with FairTest attached, editing nothing", epilog=EXAMPLE
+        "launch", help="run a training command with FairTest attached, editing nothing", epilog=EXAMPLE
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- src/main.py … or -- pymarlzooplus.main …")
     parser.set_defaults(func=lambda args: launch(args.command))

@@ -22,7 +22,7 @@ from epymarl_fairtest.config import FIELDS, TEXT, Rule, between, whole
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.fairness import totals
 from epymarl_fairtest.store.checksum import unsealed, verify
-from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_newer
+from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_missing, refuse_newer
 
 COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
 SUMMARY = dict.fromkeys(COUNTS, whole(0)) | {"coverage": between(0, 1), "theta": between(0, 1), "method": TEXT}
@@ -109,6 +109,7 @@ class FinishedRun:
 
 def read_run(path: Path, *needed: str) -> FinishedRun:
     """The finished search in `path`, with the files that are `needed`."""
+    refuse_missing(path)
     if not (path / "manifest.json").is_file():
         raise FairTestError(f"{str(path)!r} is no FairTest run: it holds no manifest.json. Name a run's own folder.")
     manifest = read_manifest(path)

@@ -17,6 +17,13 @@ FORMAT = 3
 """1: `jfi` held the chosen index, neither `index` nor `status`; 2: no checksums of files, no executions.npz."""
 
 
+def refuse_missing(folder: Path) -> None:
+    """Refuse what is no folder at all."""
+    if not folder.is_dir():
+        what = f"{str(folder)!r} is a file." if folder.exists() else f"There is no folder {str(folder)!r}."
+        raise FairTestError(f"{what} Name the folder of a run; `fairtest runs` lists those there are.")
+
+
 def refuse_newer(folder: Path) -> None:
     """Refuse a run folder whose format only a later version knows."""
     try:

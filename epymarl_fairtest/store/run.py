@@ -30,7 +30,7 @@ from epymarl_fairtest.store.failures import load_failures, read_column
 from epymarl_fairtest.store.journal import Entry, append_journal, read_journal, write_journal
 from epymarl_fairtest.store.lock import FILE as LOCK_FILE
 from epymarl_fairtest.store.lock import Lock
-from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_newer
+from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_missing, refuse_newer
 from epymarl_fairtest.store.write import (
     cannot_write,
     json_bytes,
@@ -58,6 +58,7 @@ class RunFolder:
     def __init__(self, path: Path, warn: Warn = warnings.warn) -> None:
         self.path, self.resumed, self._warn = path, False, warn
         self._journal: dict[int, Entry] = {}  # by number of the batch
+        self._made = [parent for parent in path.parents if not parent.exists()]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir()
@@ -68,7 +69,7 @@ class RunFolder:
         except FileExistsError as error:
             raise FairTestError(
                 f"The run folder {str(path)!r} already exists, and a run is never overwritten."
-                " Choose another one (--out, or fairtest_args.out) or move it away."
+                " Choose another fairtest_args.out or move it away."
             ) from error
         except OSError as error:
             raise cannot_write(path, error) from error
@@ -76,11 +77,12 @@ class RunFolder:
     @classmethod
     def resume(cls, path: Path, warn: Warn = warnings.warn) -> RunFolder:
         """An interrupted run: what its journal names is read back instead of being executed again."""
+        refuse_missing(path)
         if not (path / "manifest.json").is_file():
             raise FairTestError(f"{str(path)!r} is no FairTest run that began: it holds no manifest.json.")
         refuse_newer(path)
         folder = cls.__new__(cls)
-        folder.path, folder.resumed, folder._warn = path, True, warn
+        folder.path, folder.resumed, folder._warn, folder._made = path, True, warn, []
         try:
             folder._lock = Lock(path)
         except OSError as error:
@@ -250,11 +252,15 @@ class RunFolder:
 
     # --- beginning and end ---
 
-    def remove_if_empty(self) -> None:
-        """Take the folder away again as long as nothing was written into it."""
-        if {path.name for path in self.path.rglob("*")} == {LOCK_FILE, "batches", "parts"}:
+    def remove_if_empty(self, *, refused: bool = False) -> None:
+        """Take the folder away again if nothing was written into it; after a refusal, if nothing was executed."""
+        there, made = {path.name for path in self.path.rglob("*")}, {LOCK_FILE, "batches", "parts"}
+        if there == made or (refused and not self.resumed and there == made | {"manifest.json"}):
+            (self.path / "manifest.json").unlink(missing_ok=True)
             self._clear()
-            self.path.rmdir()
+            with contextlib.suppress(OSError):  # somebody else put something there
+                for folder in (self.path, *self._made):
+                    folder.rmdir()
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
         write_json(self.path / "manifest.json", sealed({"format": FORMAT, **manifest}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -103,7 +104,6 @@ def sync_folder(folder: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> FairTestError:
-    return FairTestError(
-        f"FairTest cannot write {str(path)!r}: {error.strerror or error}. What was found before is kept."
-        " Free some space or choose a folder you may write to (--out, or fairtest_args.out)."
-    )
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = "Free some space, or choose another folder" if full else "Choose a folder that you may write to"
+    return FairTestError(f"FairTest cannot write {str(path)!r}: {error.strerror or error}. {remedy}.")

@@ -93,7 +93,8 @@ def targets(test_file: Path, *, force: bool) -> tuple[Path, Path]:
     data_file = test_file.with_name(f"{test_file.stem}_failures.npz")
     there = [str(path) for path in (test_file, data_file) if path.exists()]
     if there and not force:
-        raise FairTestError(f"{' and '.join(there)} already exist; overwrite with --force, or choose another name.")
+        exist = "exists" if len(there) == 1 else "exist"
+        raise FairTestError(f"{' and '.join(there)} already {exist}; overwrite with --force, or choose another name.")
     return test_file, data_file
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from epymarl_fairtest.errors import FairTestError
 
 DEFAULT = ("results", "runs", ".")
-DEPTH = 6  # a study's cell is STUDY/cells/TEAM/VARIANT/SEED
+DEPTH = 10  # results/sacred/ALGORITHM/KEY/NUMBER/fairtest is six, in a folder that may lie a few deep itself
 PASSED_BY = {"node_modules", "site-packages", "__pycache__", "batches", "parts"}
 FINISHED, RUNNING, INTERRUPTED, DAMAGED = "finished", "running", "interrupted", "damaged"
 HEADER = ("when", "state", "task", "method", "seed", "budget", "judged", "failures", "distinct", "roots", "run")
@@ -198,7 +198,7 @@ def _row(run: Run) -> tuple[str, ...]:
         run.state,
         number(run.task),
         number(run.method),
-        number(run.seed),
+        "-" if run.seed is None else str(run.seed),  # to be copied
         number(run.budget),
         number(run.evaluated),
         number(run.failures) + share,
