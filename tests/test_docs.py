@@ -163,6 +163,8 @@ def test_a_shown_command_is_accepted(page: Path, words: list[str]) -> None:
         assert arguments[2:] == exported, "only what the page exports"
     elif program == "python" and arguments[0] == "-m":
         check_benchmark(*arguments[1:])
+    elif program == "python" and arguments[0].startswith("tools/"):
+        assert (ROOT / arguments[0]).is_file()
     elif program == "python":
         assert arguments[0] == "src/main.py"
         check_host_command(arguments[1:])
@@ -328,6 +330,27 @@ def test_the_settings_page_is_the_one_that_the_schema_gives() -> None:
     command = [sys.executable, str(ROOT / "tools" / "settings_page.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_results_page_holds_the_tables_that_the_data_gives() -> None:
+    """`python tools/results_page.py --write` mends it."""
+    command = [sys.executable, str(ROOT / "tools" / "results_page.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    published = {path.stem for path in (ROOT / "docs" / "studies").glob("*.csv")}
+    assert published == set(re.findall(r"^<!-- (rq\S+) -->$", (ROOT / "docs" / "results.md").read_text(), re.MULTILINE))
+
+
+def test_the_check_of_the_results_page_sees_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    tool = importlib.import_module("results_page")
+    page = tmp_path / "results.md"
+    page.write_text((ROOT / "docs" / "results.md").read_text().replace("300 runs, ", "301 runs, ", 1))
+    monkeypatch.setattr(tool, "PAGE", page)
+    for option, code in (("--check", 1), ("--write", 0), ("--check", 0)):
+        monkeypatch.setattr(sys, "argv", ["results_page.py", option])
+        assert tool.main() == code
+    assert page.read_text() == (ROOT / "docs" / "results.md").read_text()
 
 
 def test_the_check_of_the_settings_page_sees_a_difference(
@@ -529,14 +552,16 @@ def test_the_logging_page_lists_what_the_plugin_logs(tmp_path: Path) -> None:
     assert [f'info["{key}"]' for key in logger.info] == re.findall(r"`(info\[.+?\])`", prose(LOGGING))
 
 
-def test_the_shown_table_has_the_rows_of_a_real_one() -> None:
+def test_the_shown_table_has_the_rows_of_a_real_one(tmp_path: Path) -> None:
     (shown,) = (block for block in blocks(README, "text") if "unfair episodes" in block)
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "index.html").touch()
     summary = some_summary()
 
     def labels(table: str) -> list[str]:
         return [line[:22].strip() for line in table.splitlines() if not line.startswith("--")]
 
-    assert labels(shown) == labels(summary_table(summary, Path("demo")))
+    assert labels(shown) == labels(summary_table(summary, tmp_path))
 
 
 def test_the_run_folder_holds_the_files_that_the_readme_names(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "benchmarks.exact": "--episodes 20 --tasks spread --agents mlp64 --host pymarlzoo",
     "benchmarks.simulators": "--worlds 64",
     "benchmarks.effect": "--variants random --seeds 1",
+    "benchmarks.starts": "--starts 3 --times 2",
     "benchmarks.engine": "--help",  # its smallest measurement takes more than 20 s
     "benchmarks.paper": "--help",  # at the paper's scale or not at all
 }
@@ -58,6 +59,7 @@ NOT_HERE = {  # how a command begins -> why it is not executed
     "git clone": "needs a network",
     "cd": "commands are executed in one folder, in which every page finds what it names",
     "fairtest study .* --backend (dask|ray) --address": "needs a cluster; test_study.py starts both kinds",
+    "fairtest study rq\\w+ --policies policies/(mpe-iql .*|pp-iql policies/pp-qmix) .*": "hours: test_study.py",
     ".* use_wandb=True": "needs an account",
     ".* env_args.key=my_world:Berries-v0": "test_extending.py makes this world and tests a team in it",
 }
@@ -188,6 +190,8 @@ def execute(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
         assert done.returncode == 1, done.stdout + done.stderr  # the team that was exported from fails
         assert "AssertionError: failure" in done.stdout
+    elif words[0] == "python" and words[1].startswith("tools/"):
+        subprocess.run([sys.executable, ROOT / words[1], *words[2:]], check=True)
     elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
         if sorted(words) not in MEASURED:  # some stand on two pages
             MEASURED.append(sorted(words))

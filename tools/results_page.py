@@ -1,10 +1,10 @@
-"""The tables of docs/results.md: what our studies found beside what the paper prints, from docs/results/NAME.csv.
+"""The tables of docs/results.md: what our studies found beside what the paper prints, from docs/studies/NAME.csv.
 
 python tools/results_page.py [--check | --write] [--take FOLDER ...]
 
 Prints the tables, says whether docs/results.md holds them (exit code 1 if not), or writes them into it, each between
 `<!-- NAME -->` and `<!-- end -->`. The prose around them is written by hand. `--take` first copies results.csv of
-finished studies to docs/results/, under the names of their folders. The paper's numbers are in italics.
+finished studies to docs/studies/, under the names of their folders. The paper's numbers are in italics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from epymarl_fairtest.experiment.study import KINDS
 from epymarl_fairtest.statistics import compare, mean_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
-DATA = PAGE.parent / "results"
+DATA = PAGE.parent / "studies"
 PLACE = re.compile(r"(<!-- (rq\w+(?:-\w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
 TEAMS = ("mpe-iql", "mpe-qmix", "lbf-iql", "lbf-qmix", "pp-iql", "pp-qmix")
 # study -> metric -> team -> variant -> the paper's mean
@@ -186,7 +186,7 @@ def main() -> int:
     if args.check:
         page = PAGE.read_text(encoding="utf-8")
         if filled(page) != page:
-            print("docs/results.md holds other tables than docs/results/ gives: python tools/results_page.py --write")
+            print("docs/results.md holds other tables than docs/studies/ gives: python tools/results_page.py --write")
             return 1
     elif args.write:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
