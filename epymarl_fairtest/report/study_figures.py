@@ -218,6 +218,7 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
         axes.set_xlim(left=0)
     elif largest > 0:
         axes.set_xlim(0, largest * 1.06)
+        axes.xaxis.set_major_locator(MaxNLocator(5))  # long numbers stand side by side
 
 
 def _std(runs: Sequence[float]) -> float:
