@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from epymarl_fairtest.host.hosts import Host, PymarlZoo
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's background are born deaf to it
     torch.set_num_threads(1)  # as FairTest does: more threads only collapse on a shared machine
     config.addinivalue_line("markers", "jobs(*names): the training runs (support.JOBS) that a test looks at")
     run._report = lambda *page: None  # drawing takes longer than the search of most tests: who looks asks for `pages`

@@ -122,6 +122,7 @@ def _jobs() -> dict[str, Job]:
     odd = {"lbforaging_odd.py": ODD_ENVIRONMENTS}
     ours, odd_key = "--config=iql --env-config=fairtest_mpe with " + ON, "--config=iql --env-config=gymma with " + ON
     ctrl_c = "fairtest_args.allocation=pressing:allocation"
+    without_epsilon = SHORT.replace("epsilon_anneal_time=1000", "")
     listed = [
         # Long ones first. Training with and without FairTest, same seed:
         Job("zoo/qmix-foraging", f"--config=qmix --env-config=fairtest_lbf with {ON} {SHORT} {LONG}"),
@@ -211,7 +212,7 @@ def _jobs() -> dict[str, Job]:
         Job("zoo/theta", f"{ours} {SHORT} fairtest_args.theta=1.5"),
         Job("zoo/budget", f"{ours} {SHORT} fairtest_args.budget=-5"),
         Job("zoo/switch", f"--config=iql --env-config=fairtest_mpe with fairtest=false {SHORT}"),
-        Job("zoo/mappo", f"--config=mappo --env-config=fairtest_mpe with {ON} {SHORT}"),
+        Job("zoo/mappo", f"--config=mappo --env-config=fairtest_mpe with {ON} {without_epsilon}"),
         Job("zoo/scalar", f"{odd_key} env_args.key=lbforaging_odd:Scalar-v0 env_args.time_limit=5 {SHORT}", files=odd),
         Job(
             "zoo/continuous",
