@@ -173,16 +173,8 @@ def run(
         with tqdm.external_write_mode():
             warn(message)
 
-    size = shutil.get_terminal_size()  # tqdm shows nothing on a terminal that does not tell its size
-    with tqdm(
-        total=settings.budget,
-        desc="preparing",
-        unit="episode",
-        disable=not (settings.progress and terminal),
-        leave=False,
-        ncols=size.columns,
-        nrows=size.lines,
-    ) as bar:
+    shown = settings.progress and terminal
+    with progress_bar(settings.budget, shown, desc="preparing", unit="episode", leave=False) as bar:
         with folder:  # others may write to it once this is over, however it ends
             try:
                 summary = _run(subject, settings, folder, seed, command, bar, beside_the_bar)
@@ -194,6 +186,12 @@ def run(
             _report(folder.path, subject.task, beside_the_bar)
         bar.set_description(settings.method)
     return summary
+
+
+def progress_bar(total: int, shown: bool, **how: Any) -> tqdm[Any]:
+    """A bar of tqdm, which by itself shows nothing on a terminal that does not tell its size."""
+    size = shutil.get_terminal_size()
+    return tqdm(total=total, disable=not shown, ncols=size.columns, nrows=size.lines, **how)
 
 
 def _report(run_path: Path, task: Task, warn: Warn) -> None:

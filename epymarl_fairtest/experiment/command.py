@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -189,19 +188,10 @@ def _cores() -> int:
 @contextmanager
 def _progress(total: int, done: int, wanted: bool) -> Iterator[Any]:
     """On a terminal a bar with the time left, elsewhere a line per finished cell."""
-    from tqdm import tqdm
+    from epymarl_fairtest.run import progress_bar
 
     terminal, begun, count = sys.stderr.isatty(), time.perf_counter(), done
-    size = shutil.get_terminal_size()  # tqdm shows nothing on a terminal that does not tell its size
-    with tqdm(
-        total=total,
-        initial=done,
-        desc="FairTest study",
-        unit="run",
-        disable=not (wanted and terminal),
-        ncols=size.columns,
-        nrows=size.lines,
-    ) as bar:
+    with progress_bar(total, wanted and terminal, initial=done, desc="FairTest study", unit="run") as bar:
 
         def tell(cell: Cell, result: dict[str, Any], warnings: Sequence[str]) -> None:
             nonlocal count
