@@ -31,7 +31,8 @@ from epymarl_fairtest.experiment import backends, cells, command, study
 from epymarl_fairtest.experiment.backends import Place, check_workers, probe, run_all
 from epymarl_fairtest.experiment.cells import Cell
 from epymarl_fairtest.experiment.command import add_study_parser
-from epymarl_fairtest.experiment.study import ALSO_READ, KINDS, SEARCH_ALONE
+from epymarl_fairtest.experiment.reuse import OF_THE_SEARCH, READ_OF_THE_SEARCH
+from epymarl_fairtest.experiment.study import KINDS
 from epymarl_fairtest.experiment.tables import (
     COLUMNS,
     METRICS,
@@ -451,16 +452,23 @@ def test_a_study_that_cannot_be_predicted_fails_in_its_cells_and_says_why(
     assert rows(tmp_path / "out") == []
 
 
-# --- baselines of the other accounting ----------------------------------------------------------------
+# --- runs of another study ----------------------------------------------------------------------------
 
 
-def test_baselines_are_copied_from_the_study_of_the_other_accounting(done: Path, team: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which runs are really run."""
+    names: list[str] = []
+    execute = cells._execute
+    monkeypatch.setattr(cells, "_execute", lambda cell, warn: (names.append(str(cell)), execute(cell, warn))[1])
+    return names
+
+
+def test_baselines_are_copied_from_the_study_of_the_other_accounting(
+    done: Path, team: Path, tmp_path: Path, executed: list[str]
+) -> None:
     out = tmp_path / "out"
-    with pytest.MonkeyPatch.context() as patch:
-        executed: list[str] = []
-        execute = cells._execute
-        patch.setattr(cells, "_execute", lambda cell, warn: (executed.append(str(cell)), execute(cell, warn))[1])
-        assert rq1(team, out, "--accounting", "paper", "--baselines-from", done) == 0
+    assert rq1(team, out, "--accounting", "paper", "--runs-from", done) == 0
     assert executed == ["team fairtest seed 0", "team fairtest seed 1"]
     for seed in "01":
         name = f"cells/team/random/{seed}"
@@ -469,37 +477,57 @@ def test_baselines_are_copied_from_the_study_of_the_other_accounting(done: Path,
     assert {row["accounting"] for row in rows(out)} == {"paper"}
 
 
-def test_baselines_of_other_settings_are_not_copied(copy: Path, team: Path, tmp_path: Path) -> None:
-    with pytest.raises(FairTestError, match="budget: 60 there, 70 here"):
-        rq1(team, tmp_path / "out", "--accounting", "paper", "--baselines-from", copy, budget="70")
-    assert not (tmp_path / "out").exists()
-    path = copy / "cells" / "team" / "random" / "1" / "summary.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"charged_paper": 50}))
-    with pytest.raises(FairTestError, match="charged 60 episodes strictly and 50 as the paper counts"):
-        rq1(team, tmp_path / "new", "--accounting", "paper", "--baselines-from", copy)
-    assert not (tmp_path / "new").exists(), "all are checked before the first is copied"
+def test_the_search_is_copied_where_two_studies_share_it(
+    done: Path, team: Path, tmp_path: Path, executed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--policies", team, "--seeds", "2", "--jobs", "1", *TINY, "--budget", "60", "--out", tmp_path / "rq3c"]
+    assert fairtest_study("rq3c", *words, "--runs-from", done) == 0
+    assert executed == ["team off seed 0", "team off seed 1"], "with prioritisation it is the FairTest of rq1"
+    assert failures(tmp_path / "rq3c")["cells/team/on/1"] == failures(done)["cells/team/fairtest/1"]
+    assert "2 finished runs copied from" in capsys.readouterr().err
+    assert fairtest_study("rq3c", *words, "--runs-from", done) == 0
+    assert "0 finished runs copied from" in capsys.readouterr().err, "the same command goes on"
+
+
+def test_runs_that_are_not_the_same_are_not_copied(copy: Path, team: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(FairTestError, match=r"team random seed 0 in settings\.budget: 60 there, 70 here"):
+        rq1(team, out, "--runs-from", copy, budget="70")
     with pytest.raises(FairTestError, match="is no study"):
-        rq1(team, tmp_path / "newer", "--baselines-from", team)
+        rq1(team, out, "--runs-from", team)
+    with pytest.raises(FairTestError, match="its failures, which were not kept"):
+        rq1(team, out, "--runs-from", copy, "--keep-failures")
     shorter = policy_folder(tmp_path / "team", "spread", "mlp", time_limit=7)
     with pytest.raises(FairTestError, match=r"team\.time_limit: 8 there, 7 here"):
-        rq1(shorter, tmp_path / "newest", "--baselines-from", copy)
+        rq1(shorter, out, "--runs-from", copy)
+    with pytest.raises(FairTestError, match=r"settings\.method: 'fairtest' there, 'predictor' here"):
+        fairtest_study("rq3a", "--policies", team, "--seeds", "1", *TINY, "--out", out, "--runs-from", copy)
+    for path in copy.glob("cells/*/*/*/manifest.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"fairtest": "0.0.1"}))
+    with pytest.raises(FairTestError, match=r"fairtest: '0\.0\.1' there"):
+        rq1(team, out, "--runs-from", copy)
+    for path in copy.glob("cells/*/*/*/summary.json"):
+        path.unlink()
+    with pytest.raises(FairTestError, match="has no finished run yet"):
+        rq1(team, out, "--runs-from", copy)
+    assert not out.exists()
 
 
 def test_baselines_read_no_setting_of_the_search_but_those_that_are_compared() -> None:
     for path in (PACKAGE / "baselines").glob("*.py"):
         attributes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
         read = {node.attr for node in attributes if ast.unparse(node.value).endswith("settings")}
-        assert read & SEARCH_ALONE == ALSO_READ.get(path.stem, set()), path
+        assert read & OF_THE_SEARCH == READ_OF_THE_SEARCH.get(path.stem, set()), path
         assert not any(name in path.read_text() for name in ("search.plan", "search.breeding", "search.fairtest")), path
+    assert {*READ_OF_THE_SEARCH, "fairtest"} == {*STRATEGIES}, "a method that is not here reads every setting"
 
 
 def test_a_baseline_that_reads_a_setting_of_the_search_is_run_again_where_it_differs(
-    copy: Path, team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    copy: Path, team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ALSO_READ, "random", {"f3_temperature"})  # as the preset of the paper sets it
-    assert rq1(team, tmp_path / "out", "--accounting", "paper", "--baselines-from", copy) == 0
-    assert "random reads f3_temperature: 'scaled' there, 1.0 here: its runs are not copied" in capsys.readouterr().err
-    assert not any("copied_from" in path.read_text() for path in (tmp_path / "out").glob("cells/*/*/*/manifest.json"))
+    monkeypatch.setitem(READ_OF_THE_SEARCH, "random", {"f3_temperature"})  # as the preset of the paper sets it
+    with pytest.raises(FairTestError, match=r"settings\.f3_temperature: 'scaled' there, 1\.0 here"):
+        rq1(team, tmp_path / "out", "--accounting", "paper", "--runs-from", copy)
 
 
 # --- refused before anything is run -------------------------------------------------------------------
@@ -531,7 +559,6 @@ def test_a_baseline_that_reads_a_setting_of_the_search_is_run_again_where_it_dif
         (["rq1", "--timeout", "0"], "--timeout 0 is not allowed"),
         (["rq1", "--address", "tcp://here:1"], "needs --backend dask or --backend ray"),
         (["rq1", "--backend", "dask", "--address", "tcp://here:1", "--jobs", "3"], "has its own workers"),
-        (["rq2", "--baselines-from", "TEAM"], "--baselines-from is for rq1"),
         (["rq1", "--out", "TEAM"], "exists and is no study"),
     ],
 )

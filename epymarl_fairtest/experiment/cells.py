@@ -29,6 +29,7 @@ from epymarl_fairtest.store.write import write_atomically, write_json
 if TYPE_CHECKING:
     from epymarl_fairtest.run import Subject
 
+EXECUTED = ("failures.npz", "executions.npz", "evidence.npz")  # what --keep-failures keeps
 PREDICTOR_EPISODES = 2500  # of a cell of RQ3-a, unless predictor_episodes or a smaller budget is given
 
 
@@ -136,7 +137,7 @@ def _execute(cell: Cell, warn: Callable[[str], None]) -> dict[str, Any]:
         subject, chosen, _run_folder(cell), seed=cell.seed, command=cell.command, terminal=False, warn=warn
     )  # fmt: skip
     if not cell.keep_failures:  # documented: thousands of cells with thousands of episodes each
-        for name in ("failures.npz", "executions.npz", "evidence.npz"):
+        for name in EXECUTED:
             (cell.path / name).unlink(missing_ok=True)
     return summary
 

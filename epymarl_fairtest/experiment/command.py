@@ -43,7 +43,14 @@ def add_study_parser(commands: Any) -> None:
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="methods of rq1 (all there are)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the study; goes on with it")
-    parser.add_argument("--baselines-from", type=Path, metavar="STUDY", help="copy other methods' finished runs")
+    parser.add_argument(
+        "--runs-from",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="STUDY",
+        help="copy its finished runs that are the same",
+    )
     parser.add_argument("--keep-failures", action="store_true", help="keep failures.npz of every run (large)")
     parser.add_argument("--backend", choices=("processes", "dask", "ray"), default="processes", help="(processes)")
     parser.add_argument("--address", help="of the cluster, e.g. tcp://HOST:8786 (dask) or HOST:6379 (ray)")
@@ -55,7 +62,8 @@ def add_study_parser(commands: Any) -> None:
 
 def study(args: argparse.Namespace) -> int:
     from epymarl_fairtest.experiment.cells import finished
-    from epymarl_fairtest.experiment.study import baselines_of, copy_cell, open_folder, plan_study
+    from epymarl_fairtest.experiment.reuse import copy_run, reusable_runs
+    from epymarl_fairtest.experiment.study import open_folder, plan_study
 
     clock = time.perf_counter()
     _check_place(args)
@@ -63,14 +71,13 @@ def study(args: argparse.Namespace) -> int:
         args.study, args.policies, _seeds(args.seeds), _given(args), methods=args.methods, root=args.out,
         command=command_of(args), keep_failures=args.keep_failures,
     )  # fmt: skip
-    if args.baselines_from is not None and args.study != "rq1":
-        raise FairTestError(f"--baselines-from is for rq1; {args.study} has no baselines.")
-    wanted = baselines_of(planned, args.baselines_from, _say) if args.baselines_from is not None else []
+    reusable = {other: reusable_runs(planned, other) for other in args.runs_from}
     open_folder(planned)
-    for source, cell in wanted:
-        copy_cell(source, cell)
-    if args.baselines_from is not None:
-        _say(f"{len(wanted)} finished runs copied from {args.baselines_from}")
+    for other, runs in reusable.items():
+        wanted = [(source, cell) for source, cell in runs if finished(cell) is None]
+        for source, cell in wanted:
+            copy_run(source, cell)
+        _say(f"{len(wanted)} finished runs copied from {other}")
     cells = planned.cells()
     waiting = [cell for cell in cells if finished(cell) is None]
     try:

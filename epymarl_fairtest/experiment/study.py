@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,8 +17,8 @@ from typing import Any
 from epymarl_fairtest import __version__
 from epymarl_fairtest.config import Settings, meant, settings
 from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.experiment.cells import Cell, finished, load_team, read_json, set_aside
-from epymarl_fairtest.store.write import copy_atomically, write_json
+from epymarl_fairtest.experiment.cells import Cell, load_team, read_json
+from epymarl_fairtest.store.write import write_json
 
 FORMAT = 1
 DEFAULTS = {
@@ -301,81 +301,13 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]
     whole = ("format", "fairtest", "study", "settings")
     left = {name: there.get(name) for name in whole} | {"policies": {name: policies[name] for name in both}}
     right = {name: here[name] for name in whole} | {"policies": {name: here["policies"][name] for name in both}}
-    return found + [text for _, text in _sentences(left, right)]
+    return found + [text for _, text in differences_of(left, right)]
 
 
-def _sentences(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, str]]:
+def differences_of(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Where two sets of names and values differ: the name, and what the user is told."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in sorted({*there, *here}):
-            yield from _sentences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
+            yield from differences_of(there.get(key), here.get(key), f"{name}.{key}" if name else key)
     elif there != here:
         yield name, f"{name}: {there!r} there, {here!r} here"
-
-
-# --- baselines of another accounting ------------------------------------------------------------------
-
-SEARCH_ALONE = {
-    "rounds", "generations", "pool", "select_ratio", "offspring", "crossover_ratio", "predictor_episodes", "prioritise",
-    "fill", "fitness", "f3_temperature", "parents",
-}  # fmt: skip
-"""Settings of the search: the presets of the two accountings differ in them, and baselines do not read them,"""
-ALSO_READ = {"starla": {"f3_temperature"}}  # except these
-UNREAD = SEARCH_ALONE | {"accounting", "preset", "progress", "workers", "out"}
-
-
-def baselines_of(study: Study, other: Path, warn: Callable[[str], None]) -> list[tuple[Path, Cell]]:
-    """The finished cells that this study may take over, fairtest's aside; a run that is not the same is refused."""
-    if not (other / "study.json").is_file():
-        raise FairTestError(f"--baselines-from {str(other)!r} is no study: it holds no study.json.")
-    theirs, ours = read_json(other / "study.json").get("policies", {}), study.record()["policies"]
-    both = [name for name in theirs if name in ours]
-    differences = [text for name in both for _, text in _sentences(theirs[name], ours[name], name)]
-    if differences:
-        raise FairTestError(
-            f"--baselines-from {str(other)!r} has other teams under the same names: {'; '.join(differences)}."
-        )
-    wanted, refused = [], {}
-    for cell in study.cells():
-        source = other.resolve() / cell.path.relative_to(cell.root)
-        if cell.variant == "fairtest" or finished(cell) is not None or not (source / "summary.json").is_file():
-            continue
-        own = _refuse_unequal(cell, source)
-        if own:
-            refused[cell.variant] = own
-        else:
-            wanted.append((source, cell))
-    for variant, own in refused.items():
-        warn(f"--baselines-from: {variant} reads {'; '.join(own)}: its runs are not copied but run")
-    return wanted
-
-
-def copy_cell(source: Path, cell: Cell) -> None:
-    set_aside(cell)
-    cell.path.mkdir(parents=True)
-    write_json(cell.path / "manifest.json", read_json(source / "manifest.json") | {"copied_from": str(source)})
-    names = ["failures.csv", "journal.jsonl", *(["failures.npz"] if cell.keep_failures else []), "summary.json"]
-    for name in names:  # the summary last: it makes the cell finished
-        if (source / name).is_file():
-            copy_atomically(source / name, cell.path / name)
-
-
-def _refuse_unequal(cell: Cell, source: Path) -> list[str]:
-    """Refuse a run that is not the same; what differs in a setting of the search that this method reads, too."""
-    manifest, summary = read_json(source / "manifest.json"), read_json(source / "summary.json")
-    there, here = manifest.get("settings", {}), json.loads(json.dumps(dict(cell.settings)))
-    found = list(_sentences(there, here))
-    differences = [text for name, text in found if name.split(".")[0] not in UNREAD]
-    made = {"fairtest": __version__, "policy_digest": cell.digest}
-    differences += [text for _, text in _sentences({name: manifest.get(name) for name in made}, made)]
-    if summary.get("charged_strict") != summary.get("charged_paper"):
-        differences.append(
-            f"it was charged {summary.get('charged_strict')} episodes strictly and {summary.get('charged_paper')} as"
-            " the paper counts, so that it depends on the accounting"
-        )
-    if differences:
-        raise FairTestError(
-            f"--baselines-from: {str(source)!r} is not the same run as {cell}: {'; '.join(differences)}. Leave"
-            " --baselines-from out to run it here."
-        )
-    return [text for name, text in found if name in ALSO_READ.get(cell.variant, ())]
