@@ -166,7 +166,7 @@ def test_the_natural_rate_counts_random_executions_alone_and_has_the_exact_inter
             unfair += index <= 0.85
     rate = viewed(runs("spread")).rate
     assert rate is not None
-    assert (rate.failures, rate.episodes) == (unfair, total)
+    assert (rate.count, rate.executions) == (unfair, total)
     assert 0 < unfair < total < len(rows["id"])
     assert rate.low == pytest.approx(beta.ppf(0.025, unfair, total - unfair + 1))
     assert rate.high == pytest.approx(beta.ppf(0.975, unfair + 1, total - unfair))
@@ -175,7 +175,7 @@ def test_the_natural_rate_counts_random_executions_alone_and_has_the_exact_inter
 def test_of_a_random_run_every_execution_counts_and_of_other_methods_none(runs: Runs) -> None:
     rate = viewed(runs("random")).rate
     assert rate is not None
-    assert (rate.episodes, rate.failures) == (120, int((executions(runs("random"))["index"] <= 0.9).sum()))
+    assert (rate.executions, rate.count) == (120, int((executions(runs("random"))["index"] <= 0.9).sum()))
     found = viewed(runs("hill_climber"))
     assert found.rate is None
     assert found.quantile is None
@@ -191,7 +191,7 @@ def test_the_histogram_counts_an_index_of_exactly_theta_as_unfair(copied: Callab
     rejudged(path, rows)
     found = viewed(path)
     assert found.histogram is not None
-    assert found.ordinary.any()
+    assert found.record.random.any()
     for shares, index in (
         (found.histogram.everything, rows["index"]),
         (found.histogram.ordinary, rows["index"][np.isin(rows["purpose"], ["predictor", "candidate"])]),
@@ -362,9 +362,7 @@ def test_percentages_have_two_digits_that_matter(share: float, told: str) -> Non
 def test_an_interval_has_as_many_digits_as_tell_its_ends_apart(
     failures: int, episodes: int, told: tuple[str, ...]
 ) -> None:
-    exact = rate_of(failures, episodes, 0.95)
-    rate = view.Rate(failures, episodes, 0, exact.low, exact.high)
-    assert tuple(part.replace(PLAIN, " ") for part in estimate(rate)) == told
+    assert tuple(part.replace(PLAIN, " ") for part in estimate(rate_of(failures, episodes, 0.95))) == told
 
 
 # --- what it says -------------------------------------------------------------------------------------
@@ -374,7 +372,7 @@ def test_the_verdict_of_a_search_tells_the_rate_and_what_was_found(runs: Runs) -
     found, summary = viewed(runs("spread")), json.loads((runs("spread") / "summary.json").read_text())
     assert found.rate is not None
     assert verdict(found).replace(PLAIN, " ") == (
-        f"This team treats an agent unfairly in {100 * found.rate.value:.0f} % of its ordinary episodes; the search"
+        f"This team treats an agent unfairly in {100 * found.rate.estimate:.0f} % of its ordinary episodes; the search"
         f" found {summary['failures']} unfair executions from {summary['roots']} starts."
     )
 
@@ -409,13 +407,13 @@ def test_undefined_episodes_are_told_and_never_unfair(runs: Runs) -> None:
     path = runs("foraging")
     summary, found = json.loads((path / "summary.json").read_text()), viewed(path)
     assert found.rate is not None
-    assert summary["undefined"] >= found.rate.undefined > 0
-    index = executions(path)["index"][found.ordinary]
+    assert summary["undefined"] >= found.undefined > 0
+    index = executions(path)["index"][found.record.random]
     assert found.quantile == pytest.approx((index <= 0.8).sum() / (~np.isnan(index)).sum())
-    assert found.rate.value < found.quantile
+    assert found.rate.estimate < found.quantile
     told = runs.page("foraging").text
-    assert f"In {found.rate.undefined} of them nobody received anything" in told
-    assert f"and pays nobody in {percent(found.rate.undefined / found.rate.episodes)}".replace(PLAIN, " ") in told
+    assert f"In {found.undefined} of them nobody received anything" in told
+    assert f"and pays nobody in {percent(found.undefined / found.rate.executions)}".replace(PLAIN, " ") in told
 
 
 def test_a_run_in_which_nobody_received_anything_says_so(copied: Callable[[str], Path]) -> None:

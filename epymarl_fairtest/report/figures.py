@@ -174,8 +174,8 @@ def growth_figure(view: View) -> str:
     if view.rate is not None:
         ends = np.array([0, judged])
         axes.fill_between(ends, view.rate.low * ends, view.rate.high * ends, color=QUIET, alpha=0.35, linewidth=0)
-        axes.plot(ends, view.rate.value * ends, color=QUIET, linewidth=1.3)
-        expected = view.rate.value * judged
+        axes.plot(ends, view.rate.estimate * ends, color=QUIET, linewidth=1.3)
+        expected = view.rate.estimate * judged
         top = max(top, view.rate.high * judged)
         told += (
             f" Random's expectation {expected:,.0f}, {view.rate.low * judged:,.0f} to {view.rate.high * judged:,.0f}."

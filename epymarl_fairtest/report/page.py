@@ -119,8 +119,8 @@ def cards(view: View) -> str:
         natural = _card("Natural failure rate", "unknown", "no random executions on record", main=True)
     else:
         value, low, high = wording.estimate(rate)
-        note = f"95\u00a0% interval {low} to {high}, {number(rate.episodes)} random executions"
-        value = value if rate.failures else f"at most {high}"
+        note = f"95\u00a0% interval {low} to {high}, {number(rate.executions)} random executions"
+        value = value if rate.count else f"at most {high}"
         natural = _card("Natural failure rate", value, note, main=True, picture=_interval(view))
     share = f"{percent(failures / judged)} of {number(judged)} judged episodes" if judged else "no episode was judged"
     where = f"on {view.index_name}"
@@ -154,7 +154,7 @@ def _interval(view: View) -> str:
     """The rate on a line from 0 to a round number above its interval."""
     assert view.rate is not None
     end = next((e * 10.0**m for m in range(-6, 1) for e in (1, 2, 5) if e * 10.0**m >= 1.25 * view.rate.high), 1.0)
-    low, high, value = (100 * min(part / end, 1.0) for part in (view.rate.low, view.rate.high, view.rate.value))
+    low, high, value = (100 * min(part / end, 1.0) for part in (view.rate.low, view.rate.high, view.rate.estimate))
     return (
         f'<dd class="interval" role="img" aria-label="on a line from 0 to {percent(end)}">'
         f'<i style="left:{low:.2f}%;width:{high - low:.2f}%"></i><b style="left:{value:.2f}%"></b></dd>'

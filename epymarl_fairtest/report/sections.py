@@ -120,7 +120,7 @@ def index_section(view: View, drawn: Drawn) -> str:
             " neither fair nor unfair."
         )
     told += paragraph(wording.depth_sentence(view))
-    both = view.histogram is not None and view.histogram.ordinary is not None and not view.ordinary.all()
+    both = view.histogram is not None and view.histogram.ordinary is not None and not view.record.random.all()
     key = key_of(("pale", "ordinary episodes"), ("outline", "all executions")) if both else ""
     return beside(drawn["index"][0], wording.index_caption(view), told, key)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.statistics import Rate, rate_of
 from epymarl_fairtest.store.finished import Columns, FinishedRun
 
 Floats = NDArray[np.float64]
@@ -20,21 +21,6 @@ MOST_ROWS = 2000  # of the table of failures
 MOST_POINTS = 3000  # of all scatter plots together
 MOST_ROUNDS = 6
 INDEX_NAMES = {"jfi": "Jain's fairness index", "gini": "1 − Gini", "min_max": "min / max", "cv": "1 − variation"}
-
-
-@dataclass(frozen=True)
-class Rate:
-    """Unfair among the ordinary episodes, with the exact (Clopper-Pearson) interval."""
-
-    failures: int
-    episodes: int
-    undefined: int
-    low: float
-    high: float
-
-    @property
-    def value(self) -> float:
-        return self.failures / self.episodes
 
 
 @dataclass(frozen=True)
@@ -101,8 +87,8 @@ class View:
     record: FinishedRun
     agents: int
     index_name: str
-    ordinary: NDArray[np.bool_]  # which of the executions are random ones
-    rate: Rate | None
+    rate: Rate | None  # unfair among the ordinary episodes
+    undefined: int  # ordinary episodes in which nobody received anything
     quantile: float | None  # share of the defined ordinary episodes at or below theta
     sign: str  # of what is received: "negative", "positive", "mixed"
     histogram: Histogram | None
@@ -122,19 +108,18 @@ class View:
 def view_of(record: FinishedRun) -> View:
     """Everything the page says, except for the gallery."""
     executions, failures = record.executions, record.failures
-    ordinary = record.random
     rounds = rounds_of(record)
     received = executions["received"] if len(executions["id"]) else failures.get("received", np.empty((0, 0)))
     view = View(
         record=record,
         agents=received.shape[-1],
         index_name=INDEX_NAMES.get(str(record.summary.get("index", "jfi")), "fairness index"),
-        ordinary=ordinary,
-        rate=rate_of(record, ordinary),
-        quantile=quantile_of(record, ordinary),
+        rate=rate_of(*record.natural(), CONFIDENCE) if record.random.any() else None,
+        undefined=int(np.isnan(executions["index"][record.random]).sum()),
+        quantile=quantile_of(record),
         sign=sign_of(received),
-        histogram=histogram_of(record, ordinary),
-        groups=groups_of(record, ordinary),
+        histogram=histogram_of(record),
+        groups=groups_of(record),
         growth=growth_of(record),
         rounds=rounds[:MOST_ROUNDS],
         rounds_in_all=len(rounds),
@@ -149,23 +134,13 @@ def view_of(record: FinishedRun) -> View:
 # --- how often ----------------------------------------------------------------------------------------
 
 
-def rate_of(record: FinishedRun, ordinary: NDArray[np.bool_]) -> Rate | None:
-    from epymarl_fairtest import statistics
-
-    if not ordinary.any():
-        return None
-    found = statistics.rate_of(*record.natural(), CONFIDENCE)
-    undefined = int(np.isnan(record.executions["index"][ordinary]).sum())
-    return Rate(found.count, found.executions, undefined, found.low, found.high)
-
-
-def quantile_of(record: FinishedRun, ordinary: NDArray[np.bool_]) -> float | None:
-    index = record.executions["index"][ordinary]
+def quantile_of(record: FinishedRun) -> float | None:
+    index = record.executions["index"][record.random]
     defined = index[~np.isnan(index)]
     return float((defined <= record.theta).mean()) if len(defined) else None
 
 
-def histogram_of(record: FinishedRun, ordinary: NDArray[np.bool_]) -> Histogram | None:
+def histogram_of(record: FinishedRun) -> Histogram | None:
     index, theta = record.executions["index"], record.theta
     if np.isnan(index).all():
         return None
@@ -180,7 +155,7 @@ def histogram_of(record: FinishedRun, ordinary: NDArray[np.bool_]) -> Histogram 
         defined = values[~np.isnan(values)]
         return np.histogram(-defined, -edges[::-1])[0][::-1] / max(len(defined), 1)
 
-    return Histogram(edges, shares(index), shares(index[ordinary]) if ordinary.any() else None)
+    return Histogram(edges, shares(index), shares(index[record.random]) if record.random.any() else None)
 
 
 def growth_of(record: FinishedRun) -> Growth | None:
@@ -206,13 +181,13 @@ def sign_of(received: Floats) -> str:
     return "negative" if (received < 0).any() else "positive"
 
 
-def groups_of(record: FinishedRun, ordinary: NDArray[np.bool_]) -> list[Group]:
+def groups_of(record: FinishedRun) -> list[Group]:
     """Ordinary episodes, all executions, unfair ones: as far as there are any."""
     sets: list[tuple[str, Floats]] = []
     if len(record.executions["id"]):
         received, defined = record.executions["received"], ~np.isnan(record.executions["index"])
         if record.summary.get("method") != "random":
-            sets.append(("ordinary episodes", received[ordinary & defined]))
+            sets.append(("ordinary episodes", received[record.random & defined]))
         sets.append(("all executions", received[defined]))
         sets.append(("unfair executions", received[record.unfair()]))
     elif record.failures:
@@ -272,8 +247,8 @@ def rounds_of(record: FinishedRun) -> list[Round]:
 def unfair_share(record: FinishedRun, ids: NDArray[np.int64] | None) -> float | None:
     if ids is None:
         return None
-    index = record.executions["index"][np.isin(record.executions["id"], ids)]
-    return float((index <= record.theta).mean()) if len(index) else None
+    unfair = record.unfair()[np.isin(record.executions["id"], ids)]
+    return float(unfair.mean()) if len(unfair) else None
 
 
 def thinned(points: Floats, count: int) -> Floats:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from epymarl_fairtest.report.view import Coverage, Floats, Group, Growth, Link, Rate, Round, View
+from epymarl_fairtest.report.view import Coverage, Floats, Group, Growth, Link, Round, View
+from epymarl_fairtest.statistics import Rate
 
 NARROW = "\u00a0"  # between a number and its unit
 MANY = 0.05  # share of episodes in which nobody receives anything, from which on the verdict says so
@@ -42,7 +43,7 @@ def estimate(rate: Rate) -> tuple[str, str, str]:
     width = 100 * (rate.high - rate.low)
     digits = min(max(1 - math.floor(math.log10(width)), 0), 6) if width > 0 else 0
     value, low, high = (
-        f"{100 * x:.{digits}f}{NARROW}%" if 0 < x < 1 else percent(x) for x in (rate.value, rate.low, rate.high)
+        f"{100 * x:.{digits}f}{NARROW}%" if 0 < x < 1 else percent(x) for x in (rate.estimate, rate.low, rate.high)
     )
     return value, low, high
 
@@ -90,20 +91,20 @@ def verdict(view: View) -> str:
             f"The search ({method}) found no unfair execution in {several(judged, 'episode')}"
         )  # fmt: skip
         return f"{what}; how often the team is unfair in ordinary episodes, this run does not tell."
-    empty = rate.undefined / rate.episodes
-    if rate.failures:
-        often = f"This team treats an agent unfairly in {percent(rate.value)} of its ordinary episodes"
+    empty = view.undefined / rate.executions
+    if rate.count:
+        often = f"This team treats an agent unfairly in {percent(rate.estimate)} of its ordinary episodes"
         if empty >= MANY:
             often += f" and pays nobody in {percent(empty)}"
         if method == "random":
-            return f"{often}: {number(rate.failures)} of {several(rate.episodes, 'random execution')}."
+            return f"{often}: {number(rate.count)} of {several(rate.executions, 'random execution')}."
         return f"{often}; the search found {several(found, 'unfair execution')} {starts}."
     bound = f"at most {estimate(rate)[2]} of its ordinary episodes are unfair, with 95{NARROW}% confidence"
     if empty >= MANY:
         bound += f"; in {percent(empty)} nobody receives anything"
     if found:
         return (
-            f"None of {several(rate.episodes, 'ordinary episode')} of this team was unfair ({bound}), but the search"
+            f"None of {several(rate.executions, 'ordinary episode')} of this team was unfair ({bound}), but the search"
             f" found {several(found, 'unfair execution')} {starts}."
         )
     return f"No unfair execution of this team was found in {several(judged, 'episode')}: {bound}."
@@ -118,11 +119,11 @@ def rate_sentence(view: View) -> str:
         return f"The natural failure rate is not known: {why}."
     value, low, high = estimate(rate)
     told = (
-        f"{number(rate.failures)} of {several(rate.episodes, 'random execution')} were unfair: {value},"
+        f"{number(rate.count)} of {several(rate.executions, 'random execution')} were unfair: {value},"
         f" exact binomial 95{NARROW}% interval {low} to {high}."
     )
-    if rate.undefined:
-        told += f" In {number(rate.undefined)} of them nobody received anything; they count as not unfair."
+    if view.undefined:
+        told += f" In {number(view.undefined)} of them nobody received anything; they count as not unfair."
     return told
 
 
@@ -139,7 +140,7 @@ def quantile_words(view: View) -> str:
     """Where theta lies among the ordinary episodes."""
     assert view.quantile is not None
     where = f"the {percent(view.quantile)} quantile of" if view.quantile else "below all"
-    return f"{where} ordinary episodes" + (" with an index" if view.rate is not None and view.rate.undefined else "")
+    return f"{where} ordinary episodes" + (" with an index" if view.undefined else "")
 
 
 def budget_sentence(view: View) -> str:
@@ -186,7 +187,7 @@ def index_caption(view: View) -> str:
 
 def depth_sentence(view: View) -> str:
     """How low it goes without a search, and with one."""
-    executions, ordinary = view.record.executions, view.ordinary
+    executions, ordinary = view.record.executions, view.record.random
     told = []
     for name, index in (("ordinary", executions["index"][ordinary]), ("all", executions["index"])):
         defined = index[~np.isnan(index)]
@@ -272,13 +273,13 @@ def growth_caption(view: View) -> str:
     if rate is None:
         return told + " Without random executions there is no expectation of Random to compare with."
     told += (
-        f" Random would be expected to find {number(rate.value * judged)} in as many (grey; with the interval of the"
+        f" Random would be expected to find {number(rate.estimate * judged)} in as many (grey; with the interval of the"
         f" rate {number(rate.low * judged)} to {number(rate.high * judged)})"
     )
     if view.record.summary.get("method") == "random":
         return told + ". This run is Random itself, so the line ends where the expectation does."
-    if rate.failures:
-        told += f": {growth.total / (rate.value * judged):.1f} times as many"
+    if rate.count:
+        told += f": {growth.total / (rate.estimate * judged):.1f} times as many"
     told += "." + (" Shaded: what the search made; the rest are random executions." if searched(growth) else "")
     return told
 
