@@ -137,21 +137,30 @@ def metrics(found: Found) -> str:
 
 
 def against(found: Found) -> str:
-    """FairTest's failures as a multiple of each other method's, with p and A12, and the paper's multiple."""
+    """FairTest's failures as a multiple of the best other method's and of each one's, with p and A12."""
     others = [name for name in found.variants if name != "fairtest"]
     body = []
     for team in found.teams:
-        row, paper = [team], found.paper.get("failures", {}).get(team, {})
+        runs = {name: found.values(team, name, "failures") for name in found.variants}
+        means = {name: mean_of(values).mean or 0.0 for name, values in runs.items()}
+        paper = found.paper.get("failures", {}).get(team, {})
+        row = [team, ratio(means, others, paper)]
         for name in others:
-            mine, theirs = (found.values(team, variant, "failures") for variant in ("fairtest", name))
-            test = compare(mine, theirs)
-            ours, other = mean_of(mine).mean, mean_of(theirs).mean
-            told = f" *({paper['fairtest'] / paper[name]:,.2f})*" if name in paper else ""
-            ratio = f"{ours / other:,.2f}" if ours is not None and other else "–"
-            row.append("–" if test is None else f"{ratio}{told}, {test.p:.0e}{test.stars}, {test.a12:.2f}{test.letter}")
+            test = compare(runs["fairtest"], runs[name])
+            told = "" if test is None else f", {test.p:.0e}{test.stars}, {test.a12:.2f}{test.letter}"
+            row.append(ratio(means, [name], paper) + told)
         body.append(row)
-    head = ["FairTest against", *(label for label in found.labels if label != "FairTest")]
+    head = ["FairTest against", "the best of them", *(label for label in found.labels if label != "FairTest")]
     return f"Ratio of the mean failures, p, A12:\n\n{table(head, body)}"
+
+
+def ratio(means: dict[str, float], others: list[str], paper: dict[str, float]) -> str:
+    """FairTest's mean as a multiple of the largest of the others', ours and the paper's."""
+    told = []
+    for side in (means, paper):
+        largest = max((side.get(name, 0.0) for name in others), default=0.0)
+        told.append(f"{side['fairtest'] / largest:,.2f}" if largest else "")
+    return (told[0] or "–") + (f" *({told[1]})*" if told[1] else "")
 
 
 def predictor(found: Found) -> str:
