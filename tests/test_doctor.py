@@ -29,11 +29,14 @@ MODERN = {
     "cloudpickle": "3.1.2",
     "lbforaging": "2.0.0",
     "matplotlib": "3.10.0",
+    "moocore": "0.3.2",
     "mpe2": "1.1.1",
     "numba": "0.60.0",
     "pettingzoo": "1.27.0",
     "sacred": "0.8.7",
+    "scipy": "1.15.0",
     "setuptools": "80.10.2",
+    "sklearn": "1.6.0",  # scikit-learn, as it is imported
     "torch": "2.5.0",
 }
 
@@ -158,6 +161,8 @@ def test_sacred_broken_for_another_reason_tells_it() -> None:
     [
         ("sacred", "problem"),
         ("torch", "problem"),
+        ("scipy", "problem"),
+        ("moocore", "problem"),
         ("lbforaging", "warning"),
         ("cloudpickle", "warning"),
         ("matplotlib", "warning"),

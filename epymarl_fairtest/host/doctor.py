@@ -104,6 +104,9 @@ def _about_machine(machine: Machine) -> Iterator[Finding]:
     yield _sacred(machine)
     for module, status, needed_for, remedy in (
         ("torch", "problem", "every policy", "pip install torch"),
+        ("sklearn", "problem", "the predictor", "pip install scikit-learn"),
+        ("scipy", "problem", "the predictor and all statistics", "pip install scipy"),
+        ("moocore", "problem", "the selection", "pip install moocore"),
         ("matplotlib", "warning", "the run's page and all figures", "pip install matplotlib"),
         ("PIL", "warning", "the run's page and all replays that are drawn", "pip install pillow"),
         ("cloudpickle", "warning", "EPyMARL's parallel runner", "pip install cloudpickle"),
