@@ -3,8 +3,9 @@
 python tools/origins.py RUN
 
 Prints for each purpose and operator how many executions there were and how many were unfair; for the method `fairtest`
-also how many of each round's candidates and of its first population were unfair; and how often the mutants of unfair
-and of other parents were.
+also how many of each round's candidates were unfair, of those that the pre-filter lets through (the most undecided,
+five times as many as are wanted) and of its first population; and how often the mutants of unfair and of other parents
+were.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from epymarl_fairtest.episode import OPERATORS
+from epymarl_fairtest.search.plan import POOL_PER_OFFSPRING
 from epymarl_fairtest.store.finished import FinishedRun, read_run
 
 
@@ -34,9 +36,15 @@ def origins(run: FinishedRun) -> list[str]:
             if rows.any():
                 name = operator if isinstance(operator, str) else OPERATORS[int(operator)]
                 told.append(line(f"{purpose}, {name}", unfair[rows]))
-    for name in sorted(name for name in run.evidence if name.endswith("_id")):
-        rows = [row[int(number)] for number in run.evidence[name]]
-        told.append(line(name.removesuffix("_id").replace("_", " "), unfair[rows]))
+    for number in sorted(int(name.split("_")[1]) for name in run.evidence if name.endswith("_candidates_scores")):
+        candidates, population = (
+            unfair[[row[int(one)] for one in run.evidence[f"round_{number}_{who}_id"]]]
+            for who in ("candidates", "population")
+        )
+        undecided = np.argsort(run.evidence[f"round_{number}_candidates_scores"][:, 1], kind="stable")  # f3
+        passed = candidates[undecided[: POOL_PER_OFFSPRING * len(population)]]
+        for name, some in (("candidates", candidates), ("pre-filter", passed), ("population", population)):
+            told.append(line(f"round {number} {name}", some))
     mutants = np.flatnonzero(found["purpose"] == "mutant")
     parents = np.array([unfair[row[int(number)]] for number in found["parent"][mutants]], bool)
     if len(mutants):
