@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGPIPE
 
 
-NAMED = {name: f"--{name}" for name in ("method", "budget", "seed", "preset", "out", "quantile")}
+NAMED = {name: f"--{name}" for name in ("method", "budget", "seed", "preset", "accounting", "out", "quantile")}
 NAMED["calibration_episodes"] = "--episodes"
 
 
@@ -191,10 +191,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     from epymarl_fairtest.config import parse_assignments, settings
     from epymarl_fairtest.host.checkpoint import load_record
 
-    given = parse_assignments(args.set)
-    for name in ("method", "budget", "seed", "preset", "out", "quantile", "calibration_episodes"):
-        if getattr(args, name, None) is not None:
-            given[name] = getattr(args, name)
+    given = parse_assignments(args.set, {name: getattr(args, name, None) for name in NAMED})
     given.setdefault("allocation", load_record(args.policy).allocation)
     return settings(given)
 

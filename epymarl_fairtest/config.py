@@ -300,8 +300,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         raise FairTestError(f"--set {text!r}: the value is not YAML ({error.__class__.__name__})") from error
 
 
-def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
-    """Several of them as settings; `options.NAME` goes into the method's options."""
+def parse_assignments(texts: Sequence[str], named: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Several of them as settings; `options.NAME` goes into the method's options.
+
+    `named` are settings with an option of their own, None where it was not given.
+    """
     given: dict[str, Any] = {}
     for text in texts:
         name, value = parse_assignment(text)
@@ -315,6 +318,11 @@ def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
             options[option] = value
         else:
             given[name] = value
+    for name, value in (named or {}).items():
+        if value is not None and given.setdefault(name, value) != value:
+            raise FairTestError(
+                f"fairtest_args.{name}={value} and --set {name}={given[name]} contradict each other; leave one out."
+            )
     return given
 
 

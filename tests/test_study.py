@@ -27,7 +27,7 @@ from support import child_environment, policy_folder
 from epymarl_fairtest import __version__
 from epymarl_fairtest.campaign import Context, Method, Strategy
 from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.experiment import backends, cells, command, study
+from epymarl_fairtest.experiment import backends, cells, command, reuse, study
 from epymarl_fairtest.experiment.backends import Place, check_workers, probe, run_all
 from epymarl_fairtest.experiment.cells import Cell
 from epymarl_fairtest.experiment.command import add_study_parser
@@ -485,32 +485,107 @@ def test_the_search_is_copied_where_two_studies_share_it(
     assert executed == ["team off seed 0", "team off seed 1"], "with prioritisation it is the FairTest of rq1"
     assert failures(tmp_path / "rq3c")["cells/team/on/1"] == failures(done)["cells/team/fairtest/1"]
     assert "2 finished runs copied from" in capsys.readouterr().err
-    assert fairtest_study("rq3c", *words, "--runs-from", done) == 0
-    assert "0 finished runs copied from" in capsys.readouterr().err, "the same command goes on"
+    assert fairtest_study("rq3c", *words, "--runs-from", tmp_path / "taken away") == 0, "nothing is missing any more"
 
 
-def test_runs_that_are_not_the_same_are_not_copied(copy: Path, team: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(FairTestError, match=r"team random seed 0 in settings\.budget: 60 there, 70 here"):
-        rq1(team, out, "--runs-from", copy, budget="70")
-    with pytest.raises(FairTestError, match="is no study"):
-        rq1(team, out, "--runs-from", team)
-    with pytest.raises(FairTestError, match="its failures, which were not kept"):
-        rq1(team, out, "--runs-from", copy, "--keep-failures")
+def test_runs_that_are_not_the_same_are_run_and_the_nearest_difference_is_told(
+    copy: Path, team: Path, tmp_path: Path, executed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(part: str, *words: str | Path, of: Path = team, budget: str = "60", count: int = 1) -> None:
+        out = tmp_path / f"out {len(executed)}"
+        before = len(executed)
+        assert rq1(of, out, "--runs-from", copy, *words, seeds="1", budget=budget) == 0
+        assert part in capsys.readouterr().err
+        assert len(executed) - before == count
+        assert not any("copied_from" in path.read_text() for path in out.glob("cells/*/*/*/manifest.json"))
+
+    random = ("--methods", "random")
+    told("no run that is missing here; the nearest differs in settings.budget: 60 there, 70 here", *random, budget="70")
+    told("its runs did not keep their failures", "--keep-failures", count=2)
     shorter = policy_folder(tmp_path / "team", "spread", "mlp", time_limit=7)
-    with pytest.raises(FairTestError, match=r"team\.time_limit: 8 there, 7 here"):
-        rq1(shorter, out, "--runs-from", copy)
-    with pytest.raises(FairTestError, match=r"settings\.method: 'fairtest' there, 'predictor' here"):
-        fairtest_study("rq3a", "--policies", team, "--seeds", "1", *TINY, "--out", out, "--runs-from", copy)
+    told("team.time_limit: 8 there, 7 here", *random, of=shorter)
+    told("no run that is missing here\n", "--methods", "hill_climber")
     for path in copy.glob("cells/*/*/*/manifest.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"fairtest": "0.0.1"}))
-    with pytest.raises(FairTestError, match=r"fairtest: '0\.0\.1' there"):
-        rq1(team, out, "--runs-from", copy)
+    told("fairtest: '0.0.1' there", *random)
     for path in copy.glob("cells/*/*/*/summary.json"):
-        path.unlink()
-    with pytest.raises(FairTestError, match="has no finished run yet"):
-        rq1(team, out, "--runs-from", copy)
-    assert not out.exists()
+        path.write_text("{")
+    told("no run that is missing here\n", *random)
+
+
+def test_a_search_is_no_run_of_the_predictor(
+    copy: Path, team: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--policies", team, "--seeds", "1", "--jobs", "1", *TINY, "--out", tmp_path / "out", "--runs-from", copy)
+    fairtest_study("rq3a", *words)
+    assert "has no run that is missing here\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"policies": [], "variants": [], "seeds": []}'])
+def test_what_is_no_study_gives_no_runs_and_is_not_gone_on_with(
+    content: str | None, copy: Path, team: Path, tmp_path: Path
+) -> None:
+    if content is None:
+        (copy / "study.json").unlink()
+    else:
+        (copy / "study.json").write_text(content)
+    with pytest.raises(FairTestError, match="is no study" if content is None else "is damaged"):
+        rq1(team, tmp_path / "out", "--runs-from", copy)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(FairTestError, match="is no study" if content is None else "is damaged"):
+        rq1(team, copy)
+
+
+def test_a_run_is_not_copied_over_one_that_another_process_is_at(
+    done: Path, team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    assert rq1(team, out, seeds="1") == 0
+    summary = out / "cells" / "team" / "random" / "0" / "summary.json"
+    hidden = summary.rename(summary.with_suffix(".hidden"))  # it is being made
+
+    @contextlib.contextmanager
+    def waited(cell: cells.Cell) -> Iterator[None]:
+        if hidden.is_file() and cell.variant == "random":
+            hidden.rename(summary)  # the other one has ended meanwhile
+        yield
+
+    monkeypatch.setattr(reuse, "locked", waited)
+    assert rq1(team, out, "--runs-from", done, seeds="1") == 0
+    assert "copied_from" not in summary.with_name("manifest.json").read_text()
+    assert not (out / "aside").exists()
+
+
+def test_a_damaged_summary_is_made_again(copy: Path, done: Path, team: Path, executed: list[str]) -> None:
+    path = copy / "cells" / "team" / "random" / "1" / "summary.json"
+    path.write_text(path.read_text()[:50])
+    assert rq1(team, copy) == 0
+    assert executed == ["team random seed 1"]
+    assert failures(copy) == failures(done)
+
+
+def test_failures_that_were_not_kept_are_told_to_be_missing(
+    copy: Path, team: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rq1(team, copy, "--keep-failures") == 0
+    assert "--keep-failures: 4 runs were finished without it" in capsys.readouterr().err
+
+
+def test_an_interrupted_study_leaves_the_tables_of_what_is_finished(
+    copy: Path, team: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(copy / "cells" / "team" / "random" / "1")
+    for name in ("results.csv", "tables.md"):
+        (copy / name).unlink()
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(backends, "run_all", interrupted)
+    assert rq1(team, copy) == 130
+    assert len(rows(copy)) == 3
+    assert "(n=1)" in (copy / "tables.md").read_text()
+    assert "the same command goes on" in capsys.readouterr().err
 
 
 def test_baselines_read_no_setting_of_the_search_but_those_that_are_compared() -> None:
@@ -523,11 +598,11 @@ def test_baselines_read_no_setting_of_the_search_but_those_that_are_compared() -
 
 
 def test_a_baseline_that_reads_a_setting_of_the_search_is_run_again_where_it_differs(
-    copy: Path, team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    copy: Path, team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(READ_OF_THE_SEARCH, "random", {"f3_temperature"})  # as the preset of the paper sets it
-    with pytest.raises(FairTestError, match=r"settings\.f3_temperature: 'scaled' there, 1\.0 here"):
-        rq1(team, tmp_path / "out", "--accounting", "paper", "--runs-from", copy)
+    assert rq1(team, tmp_path / "out", "--accounting", "paper", "--methods", "random", "--runs-from", copy) == 0
+    assert "settings.f3_temperature: 'scaled' there, 1.0 here" in capsys.readouterr().err
 
 
 # --- refused before anything is run -------------------------------------------------------------------
@@ -539,6 +614,10 @@ def test_a_baseline_that_reads_a_setting_of_the_search_is_run_again_where_it_dif
         (["rq1", "--seeds", "1,2,1"], "--seeds: 1 is given twice"),
         (["rq1", "--seeds", "0"], "--seeds '0' is neither"),
         (["rq1", "--seeds", "some"], "--seeds 'some' is neither"),
+        (["rq1", "--seeds", "3,99999999999999999999"], "--seeds 99999999999999999999 is not allowed"),
+        (["rq1", "--seeds", "1000000000000"], "too many; 10,000 are allowed"),
+        (["rq1", "--budget", "30", "--set", "budget=5"], "contradict each other"),
+        (["rq1", "--preset", "quick", "--set", "preset=paper"], "contradict each other"),
         (["rq1", "--policies", "TEAM", "TEAM"], "is given twice"),
         (["rq1", "--policies", "TEAM", "nowhere"], "There is no policy folder"),
         (["rq1", "--policies", "EMPTY"], "holds no policy.yaml"),
@@ -743,19 +822,25 @@ def test_a_worker_without_fairtest_is_told_what_to_install(
 
 
 @pytest.mark.parametrize(
-    ("backend", "address"),
+    ("backend", "address", "mute"),
     [
-        ("dask", "tcp://127.0.0.1:{port}"),
-        ("ray", "127.0.0.1:{port}"),
-        ("ray", "ray://127.0.0.1:{port}"),
-        ("ray", "here"),
+        ("dask", "tcp://127.0.0.1:{port}", False),
+        ("dask", "tcp://127.0.0.1:{port}", True),
+        ("ray", "127.0.0.1:{port}", False),
+        ("ray", "127.0.0.1:{port}", True),
+        ("ray", "ray://127.0.0.1:{port}", False),
+        ("ray", "here", False),
     ],
 )
-def test_a_cluster_that_does_not_answer_is_given_up(backend: str, address: str, team: Path, tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_answer_is_given_up(
+    backend: str, address: str, mute: bool, team: Path, tmp_path: Path
+) -> None:
     pytest.importorskip({"dask": "distributed"}.get(backend, backend), reason=f"{backend} is not installed")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        given = address.format(port=free.getsockname()[1])  # nobody listens there
+        if mute:
+            free.listen()  # somebody listens there, and says nothing
+        given = address.format(port=free.getsockname()[1])
         with pytest.raises(FairTestError) as caught:
             rq1(team, tmp_path / "out", "--backend", backend, "--address", given, "--timeout", "1")
     assert f"at {given!r} that answers within 1 s" in str(caught.value)
@@ -830,7 +915,7 @@ def test_the_best_is_bold_in_markdown_and_in_latex() -> None:
         "**45.5 ± 3.0** |",
     ]
     assert lines[5].count("**3.0 ± 0.0**") == 2, "equal ones are both the best"
-    text = latex(table, "the command")
+    text = latex(table, "the command", "strict")
     assert text.startswith("% the command\n")
     assert r"a\_1 & $5.5\pm3.0$ & $20.0\pm0.0$ & $\mathbf{45.5\pm3.0}$\\" in text
     assert r"Team & Random & GMT & \textbf{FairTest}\\" in text
@@ -845,7 +930,7 @@ def test_statistics_compare_the_reference_with_every_other_variant() -> None:
     assert first["p"] < 0.001
     assert found["b", "failures", "random"]["ratio"] is None, "there is nothing to divide by"
     assert (found["b", "failures", "gmt"]["p"], found["b", "failures", "gmt"]["effect"]) == (1.0, "N")
-    text = "\n".join(latex(table, "") for table in study_tables("rq1", SEPARATE, 10))
+    text = "\n".join(latex(table, "", "strict") for table in study_tables("rq1", SEPARATE, 10))
     assert r"\multicolumn{9}{l}{\textbf{a\_1}}\\" in text
     assert r"Random & $0.0002^{***}$ & $1.000^{L}$" in text
 
@@ -856,7 +941,7 @@ def test_ratios_name_the_best_other_method() -> None:
     assert [cell.strip() for cell in lines[8].strip("| ").split("|")] == ["b", "Failures", "–", "1.00", "GMT"]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "rq3a"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_study_without_any_finished_run_still_has_its_tables(kind: str) -> None:
     empty = Results([], ["a"], ["random", "fairtest"], {}, "fairtest")
     for table in study_tables(kind, empty, 10):
@@ -864,11 +949,37 @@ def test_a_study_without_any_finished_run_still_has_its_tables(kind: str) -> Non
         assert all(len(row) == len(table.header) for row in table.body)
 
 
+def test_where_the_reference_was_not_run_nothing_is_compared_with_it() -> None:
+    assert statistics_rows(Results([], ["a"], ["random"], {}, "fairtest")) == []
+
+
 def test_what_latex_would_misread_is_escaped() -> None:
     assert plain("a_b & 5% ± #1") == ("a_b & 5% ± #1", r"a\_b \& 5\% $\pm$ \#1")
 
 
 # --- figures ------------------------------------------------------------------------------------------
+
+
+def test_a_gain_over_nothing_is_no_percentage() -> None:
+    pytest.importorskip("matplotlib")
+    from epymarl_fairtest.report.study_figures import Drawing, pairs_figure
+
+    drawing, values = Drawing(["a", "b"], ["off", "on"], {}, "on"), {"a": {"off": [0, 0], "on": [3, 5]}}
+    figure = pairs_figure(
+        drawing, {**values, "b": {"off": [2], "on": [3]}}, "failures", difference="gain", relative=True
+    )
+    right = figure.axes[1]
+    assert [text.get_text() for text in right.texts] == ["from 0 to 4", "+50%"]
+    assert [bar.get_width() for bar in right.patches] == [0.0, 0.5]
+
+
+def test_a_logarithmic_panel_says_so() -> None:
+    pytest.importorskip("matplotlib")
+    from epymarl_fairtest.report.study_figures import Drawing, methods_figure
+
+    drawing = Drawing(["a", "b"], ["x", "y"], {}, "y")
+    figure = methods_figure(drawing, {"a": {"x": [1, 1, 1], "y": [900]}, "b": {"x": [3], "y": [4]}}, "failures")
+    assert [axes.get_title("left") for axes in figure.axes] == ["a (logarithmic)", "b"]
 
 
 def test_the_same_numbers_give_the_same_files(tmp_path: Path) -> None:

@@ -6,10 +6,13 @@ mistakes in what it returns. What is left to this module are workers that are lo
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -103,6 +106,8 @@ def dask(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[tupl
     client = None
     try:
         try:
+            if place.address:
+                asyncio.run(_greet_dask(place.address, place.timeout))  # a client waits for ever if nobody speaks there
             client = Client(cluster or place.address, timeout=place.timeout, set_as_default=False)
             client.wait_for_workers(1, timeout=place.timeout)
         except (OSError, ValueError) as error:
@@ -138,7 +143,7 @@ def ray(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[tuple
     local: dict[str, Any] = {} if place.address else {"num_cpus": place.jobs, "include_dashboard": False}
     try:
         if place.address and place.address != "auto":
-            _knock(place)  # Ray itself would try for minutes
+            _greet_ray(place.address, place.timeout)  # Ray itself would try for minutes
         ray.init(place.address or "local", log_to_driver=False, logging_level=logging.CRITICAL, **local)
     except (OSError, ValueError, RuntimeError) as error:
         raise _no_answer(place, "Ray cluster", error) from error
@@ -253,11 +258,30 @@ def _gone(place: Place) -> FairTestError:
     )
 
 
-def _knock(place: Place) -> None:
-    host, _, port = (place.address or "").rpartition("://")[2].rpartition(":")
+async def _greet_dask(address: str, timeout: float) -> None:
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    secured = Security().get_connection_args("client")
+    try:
+        comm = await asyncio.wait_for(connect(address, timeout=timeout, **secured), timeout)
+    except asyncio.TimeoutError as error:
+        raise TimeoutError("nobody there speaks Dask's protocol") from error
+    comm.abort()
+
+
+def _greet_ray(address: str, timeout: float) -> None:
+    """Is the port open, and does anybody speak there? What is said does not matter: Ray tells it better."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():
         raise ValueError("an address is HOST:PORT, ray://HOST:PORT or auto")
-    socket.create_connection((host, int(port)), timeout=place.timeout).close()
+    socket.create_connection((host, int(port)), timeout=timeout).close()
+    if "://" not in address:
+        words = ["-m", "ray.scripts.scripts", "health-check", "--skip-version-check", "--address", address]
+        try:
+            subprocess.run([sys.executable, *words], capture_output=True, timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError("nobody there speaks Ray's protocol") from error
 
 
 def _reason(error: BaseException | None) -> str:

@@ -71,9 +71,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def finished(cell: Cell) -> dict[str, Any] | None:
-    """The summary of a finished cell."""
-    path = cell.path / "summary.json"
-    return read_json(path) if path.is_file() else None
+    """The summary of a finished cell; one that is damaged is run again."""
+    with contextlib.suppress(FairTestError):
+        return read_json(cell.path / "summary.json")
+    return None
 
 
 @lru_cache(maxsize=8)
@@ -93,7 +94,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
                 f"Host {socket.gethostname()} does not see {str(cell.root / 'study.json')!r}. On a cluster --out must"
                 " lie on a filesystem that all workers share, under the same path."
             )
-        with _locked(cell):
+        with locked(cell):
             summary = finished(cell)
             if summary is None:
                 summary = _execute(cell, warnings.append)
@@ -110,7 +111,7 @@ def save_error(cell: Cell, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _locked(cell: Cell) -> Iterator[None]:
+def locked(cell: Cell) -> Iterator[None]:
     """One process per cell: a worker that was thought lost may still be at it, or a second command may be."""
     path = cell.path.with_name(f".{cell.seed}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -178,7 +179,7 @@ def _predict(cell: Cell, subject: Subject, chosen: Settings, warn: Callable[[str
     cell.path.mkdir(parents=True)
     manifest = {"fairtest": __version__, "task": subject.task.name, "seed": cell.seed, "command": cell.command}
     write_json(cell.path / "manifest.json", manifest | {"settings": dict(cell.settings)} | subject.origin)
-    report = predictor_report(subject, chosen, episodes, warn).as_dict()
+    report = predictor_report(subject, chosen, episodes, warn, "--set predictor_episodes=N").as_dict()
     summary = {
         "task": report.pop("task"),
         "method": "predictor",

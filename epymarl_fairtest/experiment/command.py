@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from epymarl_fairtest.experiment.study import Study
     from epymarl_fairtest.experiment.tables import Results
 
+MOST_SEEDS = 10_000
 STUDIES = ("rq1", "rq2", "rq3a", "rq3b", "rq3c")
 
 
@@ -71,30 +72,32 @@ def study(args: argparse.Namespace) -> int:
         args.study, args.policies, _seeds(args.seeds), _given(args), methods=args.methods, root=args.out,
         command=command_of(args), keep_failures=args.keep_failures,
     )  # fmt: skip
-    reusable = {other: reusable_runs(planned, other) for other in args.runs_from}
-    open_folder(planned)
-    for other, runs in reusable.items():
-        wanted = [(source, cell) for source, cell in runs if finished(cell) is None]
-        for source, cell in wanted:
-            copy_run(source, cell)
-        _say(f"{len(wanted)} finished runs copied from {other}")
     cells = planned.cells()
     waiting = [cell for cell in cells if finished(cell) is None]
+    reusable = {other: reusable_runs(waiting, planned, other, _say) for other in args.runs_from if waiting}
+    open_folder(planned)
+    for other, runs in reusable.items():
+        copied = sum(copy_run(source, cell) for source, cell in runs)
+        _say(f"{copied} finished runs copied from {other}")
+    waiting = [cell for cell in cells if finished(cell) is None]
+    if args.keep_failures and (lost := _without_failures(cells)):
+        _say(f"--keep-failures: {lost} runs were finished without it and have none; choose another --out to have them")
     try:
         failed, cpu = _run(planned, cells, waiting, args)
     except KeyboardInterrupt:
-        _say("interrupted; finished runs are kept, and the same command goes on")
+        _write(planned, _results(planned, cells), figures=False)
+        _say("interrupted; finished runs are kept and in the tables, and the same command goes on")
         return 130
-    done = {cell: summary for cell in cells if (summary := finished(cell)) is not None}
-    results, folds = _results(planned, done)
-    tables = _write(planned, results, folds)
+    results = _results(planned, cells)
+    tables = _write(planned, results)
+    done = [summary for cell in cells if (summary := finished(cell)) is not None]
     told = {
         "cells": len(cells),
         "run": len(waiting) - len(failed),
         "failed": {str(cell): error for cell, error in failed.items()},
         "wall_seconds": round(time.perf_counter() - clock, 3),
         "cpu_seconds": round(cpu, 3),
-        "cpu_seconds_of_all": round(sum(summary["cpu_seconds"] for summary in done.values()), 3),
+        "cpu_seconds_of_all": round(sum(summary["cpu_seconds"] for summary in done), 3),
     }
     if args.json:
         from epymarl_fairtest.experiment.tables import statistics_rows
@@ -127,6 +130,10 @@ def _seeds(text: str) -> list[int]:
         parts.pop()
     if not all(part.isdecimal() for part in parts) or (len(parts) == 1 and "," not in text and int(parts[0]) < 1):
         raise FairTestError(f"--seeds {text!r} is neither a number of seeds (10) nor a list of them (3,5,7).")
+    if "," not in text and int(parts[0]) > MOST_SEEDS:
+        raise FairTestError(
+            f"--seeds {text} is too many; {MOST_SEEDS:,} are allowed. Write {text}, for this one alone."
+        )
     return [int(part) for part in parts] if "," in text else list(range(int(parts[0])))
 
 
@@ -134,10 +141,7 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
     """The settings as given. Accounting and preset follow from each other: each accounting has a preset."""
     from epymarl_fairtest.config import parse_assignments
 
-    given = parse_assignments(args.set)
-    for name in ("accounting", "preset", "budget"):
-        if getattr(args, name) is not None:
-            given[name] = getattr(args, name)
+    given = parse_assignments(args.set, {name: getattr(args, name) for name in ("accounting", "preset", "budget")})
     if "preset" not in given:
         given["preset"] = given.get("accounting", "strict")
     return given
@@ -235,7 +239,17 @@ def _say(message: str) -> None:
 # --- what a study leaves behind -----------------------------------------------------------------------
 
 
-def _results(planned: Study, done: dict[Cell, dict[str, Any]]) -> tuple[Results, dict[str, dict[str, list[float]]]]:
+def _without_failures(cells: Sequence[Cell]) -> int:
+    """How many finished cells had failures and did not keep them."""
+    from epymarl_fairtest.experiment.cells import EXECUTED, finished
+
+    ended = ((cell, finished(cell) or {}) for cell in cells)
+    return sum(bool(told.get("failures")) and not (cell.path / EXECUTED[0]).is_file() for cell, told in ended)
+
+
+def _results(planned: Study, cells: Sequence[Cell]) -> Results:
+    """Of the cells that are finished."""
+    from epymarl_fairtest.experiment.cells import finished
     from epymarl_fairtest.experiment.study import KINDS
     from epymarl_fairtest.experiment.tables import Results, tidy_row
 
@@ -253,43 +267,43 @@ def _results(planned: Study, done: dict[Cell, dict[str, Any]]) -> tuple[Results,
             budget=common.budget,
             run=str(cell.path.relative_to(planned.root)),
         )
-        for cell, summary in done.items()
+        for cell in cells
+        if (summary := finished(cell)) is not None
     ]
-    folds: dict[str, dict[str, list[float]]] = {team: {"abstract": [], "full": []} for team in planned.teams}
-    for cell, summary in done.items():
-        for name, found in folds[cell.team].items():
-            found += (summary.get("predictor") or {}).get(f"cv_{name}", [])
-    return Results(rows, list(planned.teams), list(planned.variants), kind.labels, kind.reference), folds
+    return Results(rows, list(planned.teams), list(planned.variants), kind.labels, kind.reference)
 
 
-def _write(planned: Study, results: Results, folds: dict[str, dict[str, list[float]]]) -> str:
+def _write(planned: Study, results: Results, *, figures: bool = True) -> str:
     """results.csv, statistics.csv, tables.md, tables.tex and figures/; the tables as text."""
     from epymarl_fairtest.experiment import tables as made
     from epymarl_fairtest.experiment.study import KINDS
     from epymarl_fairtest.store.write import write_atomically
 
     common, runs = planned.common, len(planned.seeds)
-    tables = made.study_tables(planned.kind, results, runs, folds)
+    tables = made.study_tables(planned.kind, results, runs)
     about = (
         f"{len(results.rows)} of {len(results.teams) * len(results.variants) * runs} runs; budget {common.budget:,}"
         f" episodes, {common.accounting} accounting, preset {common.preset}."
     )
-    head, foot = f"# {KINDS[planned.kind].title}\n\n{about}\n", f"{made.NOTE}\n"
+    note = made.NOTES.get(planned.kind, made.NOTE)
+    head, foot = f"# {KINDS[planned.kind].title}\n\n{about}\n", f"{note}\n"
     stated = f"\nCommand: `{planned.command}`\n"
     files = {
         "results.csv": made.to_csv(results.rows, list(made.COLUMNS)),
         "statistics.csv": made.to_csv(made.statistics_rows(results), made.STATISTICS),
         "tables.md": "\n".join([head, *(made.markdown(table) + stated for table in tables), foot]),
-        "tables.tex": f"% {about} Needs booktabs.\n\n" + "\n".join(made.latex(t, planned.command) for t in tables),
+        "tables.tex": f"% {about} Needs booktabs.\n% {note}\n\n"
+        + "\n".join(made.latex(table, planned.command, common.accounting) for table in tables),
     }
     for name, content in files.items():
         write_atomically(planned.root / name, lambda file, content=content: file.write(content.encode()))  # type: ignore[misc]
-    _draw(planned, results, folds)
+    if figures:
+        _draw(planned, results)
     return "\n".join([head, *map(made.markdown, tables), foot])
 
 
-def _draw(planned: Study, results: Results, folds: dict[str, dict[str, list[float]]]) -> None:
-    from epymarl_fairtest.experiment.tables import METRICS
+def _draw(planned: Study, results: Results) -> None:
+    from epymarl_fairtest.experiment.tables import AUCS, METRICS
     from epymarl_fairtest.report.libraries import needed_for
 
     try:
@@ -299,9 +313,10 @@ def _draw(planned: Study, results: Results, folds: dict[str, dict[str, list[floa
         _say(f"no figures: {error}, and give the same command again")
         return
     if planned.kind == "rq3a":
-        labels = {"abstract": "abstract states alone", "full": "with fairness features"}
-        drawing = Drawing(results.teams, list(labels), labels, "full")
-        values: dict[str, Any] = {"auc": folds}
+        drawing = Drawing(results.teams, list(AUCS), AUCS, "cv_auc_full")
+        values: dict[str, Any] = {
+            "auc": {team: {auc: results.values(team, results.reference, auc) for auc in AUCS} for team in results.teams}
+        }
     else:
         drawing = Drawing(results.teams, results.variants, results.labels, results.reference)
         values = {

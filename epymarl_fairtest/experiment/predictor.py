@@ -53,9 +53,9 @@ class PredictorReport:
 
 
 def predictor_report(
-    subject: Subject, settings: Settings, episodes: int, warn: Callable[[str], None]
+    subject: Subject, settings: Settings, episodes: int, warn: Callable[[str], None], more: str = "--episodes"
 ) -> PredictorReport:
-    """Train and cross-validate on the team's training pool and random executions."""
+    """Train and cross-validate on the team's training pool and random executions; `more` names the option for these."""
     seed = settings.seed or 0
     if settings.theta == "auto":
         raise FairTestError("theta=auto is for runs; find the number with fairtest calibrate and give it here.")
@@ -68,7 +68,7 @@ def predictor_report(
     if min(unfair, len(fair) - unfair) < 5:
         raise FairTestError(
             f"Of {len(fair)} labelled episodes {unfair} are unfair; five of each kind are needed to cross-validate."
-            " Execute more (--episodes) or choose another threshold (--set theta=…)."
+            f" Execute more than {episodes} ({more}), or choose another threshold (--set theta=…)."
         )
     predictor = fit_predictor(traces, fair, buckets=settings.buckets, seed=seed, d=settings.d, workers=settings.threads)
     by_f3 = np.argsort(decision_certainty(executed, scaled_temperature(executed)), kind="stable")

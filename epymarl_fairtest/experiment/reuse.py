@@ -7,14 +7,15 @@ called.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from epymarl_fairtest import __version__
 from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.experiment.cells import EXECUTED, Cell, read_json, set_aside
-from epymarl_fairtest.experiment.study import Study, differences_of
+from epymarl_fairtest.experiment.cells import EXECUTED, Cell, finished, locked, read_json, set_aside
+from epymarl_fairtest.experiment.study import Study, differences_of, read_study
 from epymarl_fairtest.store.write import copy_atomically, write_json
 
 OF_THE_SEARCH = {
@@ -28,56 +29,69 @@ READ_OF_THE_SEARCH: dict[str, set[str]] = {
 """What our baselines read of the search's settings, in which the presets of the two accountings differ."""
 PLACE = {"progress", "workers", "out"}
 
+Run = dict[str, Any]  # what decides what a run does
+Reuse = tuple[Path, Cell]
 
-def reusable_runs(study: Study, other: Path) -> list[tuple[Path, Cell]]:
-    """The finished runs of another study that are runs of this one, each with its cell here."""
+
+def reusable_runs(cells: Sequence[Cell], study: Study, other: Path, warn: Callable[[str], None]) -> list[Reuse]:
+    """Finished runs of another study that are these cells of this one, each with its cell."""
     if not (other / "study.json").is_file():
         raise FairTestError(f"--runs-from {str(other)!r} is no study: it holds no study.json.")
     theirs = dict(_finished_runs(other.resolve()))
-    if not theirs:
-        raise FairTestError(f"--runs-from {str(other)!r} has no finished run yet.")
     path_of = {_key(run): path for path, run in theirs.items()}
-    cells, teams = study.cells(), study.record()["policies"]
+    teams = study.record()["policies"]
     ours = [_what_is_run(__version__, cell.study, teams[cell.team], cell.settings) for cell in cells]
-    found = [
-        (source, cell)
-        for cell, run in zip(cells, ours, strict=True)
-        if (source := path_of.get(_key(run))) is not None
-        and not (cell.keep_failures and not (source / "failures.npz").is_file())
-    ]
-    if not found:
-        differences = min(([text for _, text in differences_of(run, ours[0])] for run in theirs.values()), key=len)
-        raise FairTestError(
-            f"--runs-from {str(other)!r} has no run that this study needs; the nearest differs from {cells[0]} in"
-            f" {'; '.join(differences) or 'its failures, which were not kept'}. Leave --runs-from out to run all here."
-        )
-    return found
+    found = [(path_of[_key(run)], cell) for cell, run in zip(cells, ours, strict=True) if _key(run) in path_of]
+    kept = [(path, cell) for path, cell in found if (path / EXECUTED[0]).is_file() or not cell.keep_failures]
+    if found and not kept:
+        warn(f"--runs-from {other}: its runs did not keep their failures, so that nothing is copied")
+    elif cells and not found:
+        warn(f"--runs-from {other} has no run that is missing here{_nearest(theirs.values(), ours)}")
+    return kept
 
 
-def copy_run(source: Path, cell: Cell) -> None:
-    set_aside(cell)
-    cell.path.mkdir(parents=True)
-    write_json(cell.path / "manifest.json", read_json(source / "manifest.json") | {"copied_from": str(source)})
-    names = ["failures.csv", "journal.jsonl", *(EXECUTED if cell.keep_failures else ()), "summary.json"]
-    for name in names:  # the summary last: it makes the cell finished
-        if (source / name).is_file():
-            copy_atomically(source / name, cell.path / name)
+def _nearest(theirs: Iterable[Run], ours: Sequence[Run]) -> str:
+    """How the most similar run of the same method differs from ours; nothing where no method is shared."""
+    first = {run["settings"]["method"]: run for run in reversed(ours)}
+    pairs = ((run, first[run["settings"]["method"]]) for run in theirs if run["settings"]["method"] in first)
+    differences = sorted(([text for _, text in differences_of(*pair)] for pair in pairs), key=len)
+    return f"; the nearest differs in {'; '.join(differences[0])}" if differences else ""
 
 
-def _finished_runs(other: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    record = read_json(other / "study.json")
-    for team, identity in record.get("policies", {}).items():
+def copy_run(source: Path, cell: Cell) -> bool:
+    """Whether it was copied: another process may have finished the cell meanwhile."""
+    with locked(cell):
+        if finished(cell) is not None:
+            return False
+        set_aside(cell)
+        cell.path.mkdir(parents=True)
+        write_json(cell.path / "manifest.json", read_json(source / "manifest.json") | {"copied_from": str(source)})
+        names = ["failures.csv", "journal.jsonl", *(EXECUTED if cell.keep_failures else ()), "summary.json"]
+        for name in names:  # the summary last: it makes the cell finished
+            if (source / name).is_file():
+                copy_atomically(source / name, cell.path / name)
+        cell.error_file.unlink(missing_ok=True)
+    return True
+
+
+def _finished_runs(other: Path) -> Iterator[tuple[Path, Run]]:
+    """Those that are whole."""
+    record = read_study(other)
+    for team, identity in record["policies"].items():
         for path in sorted((other / "cells" / team).glob("*/*/summary.json")):
-            manifest = read_json(path.with_name("manifest.json"))
-            yield (
-                path.parent,
-                _what_is_run(manifest.get("fairtest"), record.get("study"), identity, manifest.get("settings", {})),
-            )
+            with suppress(FairTestError):
+                read_json(path)
+                manifest = read_json(path.with_name("manifest.json"))
+                if record.get("study") == "rq3a" or path.with_name("failures.csv").is_file():
+                    yield (
+                        path.parent,
+                        _what_is_run(
+                            manifest.get("fairtest"), record.get("study"), identity, manifest.get("settings", {})
+                        ),
+                    )
 
 
-def _what_is_run(
-    version: str | None, study: str | None, team: Mapping[str, Any], settings: Mapping[str, Any]
-) -> dict[str, Any]:
+def _what_is_run(version: str | None, study: str | None, team: Mapping[str, Any], settings: Mapping[str, Any]) -> Run:
     """Everything that decides what a run does. rq3a runs no search, though its settings are those of one."""
     method, unread = "predictor" if study == "rq3a" else settings.get("method"), set(PLACE)
     if method in READ_OF_THE_SEARCH:

@@ -5,9 +5,11 @@ Knows no backend and no table.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +20,7 @@ from epymarl_fairtest import __version__
 from epymarl_fairtest.config import Settings, meant, settings
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.experiment.cells import Cell, load_team, read_json
+from epymarl_fairtest.pool import FILE as POOL
 from epymarl_fairtest.store.write import write_json
 
 FORMAT = 1
@@ -164,6 +167,8 @@ def plan_study(
 ) -> Study:
     """The study, if every team can be loaded and every variant can be run on every team."""
     _refuse_repeated("--seeds", seeds)
+    if max(seeds) >= 2**63:
+        raise FairTestError(f"--seeds {max(seeds)} is not allowed; a seed is a whole number below 2^63.")
     variants = _variants(kind, methods)
     varied = {name for changes in variants.values() for name in changes} | {"method"}
     for name in given:
@@ -203,9 +208,9 @@ def _variants(kind: str, methods: Sequence[str] | None) -> dict[str, Mapping[str
 
 
 def _refuse_repeated(option: str, values: Sequence[Any]) -> None:
-    repeated = [value for number, value in enumerate(values) if value in values[:number]]
-    if repeated:
-        raise FairTestError(f"{option}: {repeated[0]} is given twice; once is enough.")
+    repeated = next((value for value, count in Counter(values).items() if count > 1), None)
+    if repeated is not None:
+        raise FairTestError(f"{option}: {repeated} is given twice; once is enough.")
     if not values:
         raise FairTestError(f"{option}: nothing is given; a study needs at least one.")
 
@@ -237,8 +242,9 @@ def _team(folder: Path, given: Mapping[str, Any]) -> Team:
     allocation = given.get("allocation", record.allocation)
     subject = load_team(folder, allocation)
     described = {name: getattr(record, name) for name in ("key", "env_args", "time_limit", "algorithm")}
-    pool = {name: subject.origin[name] for name in ("policy_digest", "training_pool")}
-    identity = json.loads(json.dumps({"task": subject.task.name, "allocation": allocation, **described, **pool}))
+    pool = hashlib.sha256((folder / POOL).read_bytes()).hexdigest() if (folder / POOL).is_file() else None
+    trained = {"policy_digest": subject.origin["policy_digest"], "training_pool": pool}
+    identity = json.loads(json.dumps({"task": subject.task.name, "allocation": allocation, **described, **trained}))
     return Team(folder, subject.task.name, record.algorithm, identity)
 
 
@@ -273,7 +279,7 @@ def open_folder(study: Study) -> None:
     """Write study.json, or go on with the study that it describes: it may have grown, nothing else may differ."""
     path, record = study.root / "study.json", study.record()
     if path.is_file():
-        differences = _differences(read_json(path), record)
+        differences = _differences(read_study(study.root), record)
         if differences:
             raise FairTestError(
                 f"{str(study.root)!r} holds a study with other settings: {'; '.join(differences)}. Give the command"
@@ -288,15 +294,25 @@ def open_folder(study: Study) -> None:
     write_json(path, record)
 
 
+def read_study(root: Path) -> dict[str, Any]:
+    """study.json, with what is asked of it."""
+    record = read_json(root / "study.json")
+    if not isinstance(record.get("policies"), dict) or not all(
+        isinstance(record.get(axis), list) for axis in ("variants", "seeds")
+    ):
+        raise FairTestError(f"{str(root / 'study.json')!r} is damaged (it does not tell policies, variants and seeds).")
+    return record
+
+
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """What the study on disk and this one do not share, as sentences."""
     found = []
     for axis in ("policies", "variants", "seeds"):
-        lost = [str(value) for value in there.get(axis, ()) if value not in here[axis]]
+        lost = [str(value) for value in there[axis] if value not in here[axis]]
         if lost:
             found.append(f"{axis}: {', '.join(lost)} there, not here")
     here = json.loads(json.dumps(here))
-    policies = there.get("policies", {})
+    policies = there["policies"]
     both = [name for name in policies if name in here["policies"]]
     whole = ("format", "fairtest", "study", "settings")
     left = {name: there.get(name) for name in whole} | {"policies": {name: policies[name] for name in both}}

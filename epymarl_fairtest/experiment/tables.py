@@ -124,7 +124,9 @@ STATISTICS = (
 
 def statistics_rows(results: Results) -> list[Row]:
     """The reference against each other variant, per team and metric."""
-    found = []
+    found: list[Row] = []
+    if results.reference not in results.variants:
+        return found
     for team in results.teams:
         for metric in METRICS:
             mine = results.mean(team, results.reference, metric)
@@ -288,14 +290,14 @@ def _times(value: float | None) -> Text:
     return NONE if value is None else Text(f"{value:.2f}", f"${value:.2f}$")
 
 
-def auc_table(results: Results, folds: Mapping[str, Mapping[str, Sequence[float]]], title: str, label: str) -> Table:
-    """RQ3-a: mean and standard deviation over the folds of all seeds. `folds`: team -> abstract, full -> AUCs.
+AUCS = {"cv_auc_abstract": "abstract states alone", "cv_auc_full": "with fairness features"}
 
-    No test: the folds of one cross-validation share their data, and would make any difference look certain.
-    """
+
+def auc_table(results: Results, title: str, label: str) -> Table:
+    """RQ3-a: a run's AUC is the mean of its five folds."""
     body = []
     for team in results.teams:
-        abstract, full = mean_of(folds[team]["abstract"]), mean_of(folds[team]["full"])
+        abstract, full = (results.mean(team, results.reference, name) for name in AUCS)
         gain = None if abstract.mean is None or full.mean is None else full.mean - abstract.mean
         difference = NONE if gain is None else plain(f"{gain:+.3f}")
         body.append([plain(team), mean_text(abstract, 3), mean_text(full, 3), difference])
@@ -306,14 +308,11 @@ def auc_table(results: Results, folds: Mapping[str, Mapping[str, Sequence[float]
 # --- which tables a study has ---------------------------------------------------------------------------
 
 
-def study_tables(
-    kind: str, results: Results, runs: int, folds: Mapping[str, Mapping[str, Sequence[float]]] | None = None
-) -> list[Table]:
-    """The tables of RQ1, RQ2, RQ3-a, RQ3-b or RQ3-c; `folds` are the AUCs of RQ3-a."""
+def study_tables(kind: str, results: Results, runs: int) -> list[Table]:
+    """The tables of RQ1, RQ2, RQ3-a, RQ3-b or RQ3-c."""
     over = f"mean ± std over {runs} runs" if runs > 1 else "one run"
     if kind == "rq3a":
-        title = f"AUC-ROC of the fairness predictor (mean ± std over the five folds of {runs} seeds)"
-        return [auc_table(results, folds or {}, title, "rq3a")]
+        return [auc_table(results, f"AUC-ROC of the fairness predictor, five-fold cross-validation ({over})", "rq3a")]
     reference = results.label(results.reference)
     statistics = comparisons(results, f"{reference} against each other configuration", f"{kind}_stats")
     if kind == "rq1":
@@ -347,6 +346,9 @@ NOTE = (
 )
 
 
+NOTES = {"rq3a": "Standard deviations with n - 1. No test: the episodes of the runs' training pools are the same."}
+
+
 def markdown(table: Table) -> str:
     """The table as Markdown, aligned so that it can be read as text."""
     header, body = [text.markdown for text in table.header], [[text.markdown for text in row] for row in table.body]
@@ -362,8 +364,11 @@ def markdown(table: Table) -> str:
     return f"### {table.title}\n\n{text}\n"
 
 
-def latex(table: Table, command: str) -> str:
-    """The table as LaTeX (booktabs), in the paper's form, under the command that made it."""
+def latex(table: Table, command: str, accounting: str) -> str:
+    """The table as LaTeX (booktabs), in the paper's form, under the command that made it.
+
+    Its label names the accounting: a paper may show both.
+    """
     lines = []
     for number, row in enumerate(table.body):
         if table.groups is not None and number in table.groups:
@@ -376,7 +381,9 @@ def latex(table: Table, command: str) -> str:
             r"\begin{table}[htbp]",
             r"  \centering",
             rf"  \caption{{{plain(table.title).latex}.}}",
-            rf"  \label{{tab:{table.label}}}",
+            rf"  \label{{tab:{table.label}_{accounting}}}",
+            r"  \footnotesize",
+            r"  \setlength{\tabcolsep}{4pt}",
             rf"  \begin{{tabular}}{{l{'c' * (len(table.header) - 1)}}}",
             r"    \toprule",
             "    " + " & ".join(text.latex for text in table.header) + r"\\",

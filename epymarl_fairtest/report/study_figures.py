@@ -18,7 +18,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, PercentFormatter, ScalarFormatter, StrMethodFormatter
 
 Values = Mapping[str, Mapping[str, Sequence[float]]]
-"""team -> variant -> one number per run (per fold in RQ3-a)"""
+"""team -> variant -> one number per run"""
 
 HIGHLIGHT, OTHERS, INK = "#0072B2", "#B0B7BF", "#22272B"  # blue on grey: told apart by everyone, and in print
 FORMATS = ("png", "pdf")
@@ -82,8 +82,8 @@ def methods_figure(drawing: Drawing, values: Values, unit: str) -> Figure:
             names = axes.set_yticklabels([drawing.label(variant) for variant in drawing.variants])
             for text, variant in zip(names, drawing.variants, strict=True):
                 text.set_fontweight("bold" if variant == drawing.reference else "normal")
-        _scale(axes, [v for runs in values[team].values() for v in runs])
-        _finish(axes, team, grid="x")
+        logarithmic = _scale(axes, [v for runs in values[team].values() for v in runs])
+        _finish(axes, f"{team} (logarithmic)" if logarithmic else team, grid="x")
     figure.supxlabel(unit, **STYLE)
     return figure
 
@@ -95,6 +95,7 @@ def ratios_figure(drawing: Drawing, values: Values, unit: str) -> Figure:
         for place, variant in enumerate(drawing.variants):
             _box(axes, values[team][variant], place, drawing.colour(variant), vertical=True)
         axes.set_xticks(range(len(drawing.variants)), [drawing.label(variant) for variant in drawing.variants])
+        axes.set_ylim(bottom=0)
         _finish(axes, team, grid="y")
     figure.supxlabel("share of the candidates kept", **STYLE)
     figure.supylabel(unit.replace(" (", "\n("), multialignment="center", **STYLE)
@@ -169,9 +170,9 @@ def pairs_figure(drawing: Drawing, values: Values, unit: str, *, difference: str
                 mean, at, xerr=_std(runs), fmt="o", markersize=8, markerfacecolor=face, markeredgecolor=HIGHLIGHT,
                 markeredgewidth=1.5, ecolor=INK, elinewidth=1, capsize=3, label=drawing.label(name),
             )  # fmt: skip
-        gain = (b - a) / a if relative and a else b - a
+        gain = 0.0 if relative and not a else (b - a) / a if relative else b - a
         right.barh(place, gain, 0.5, color=HIGHLIGHT, edgecolor=INK, linewidth=0.8)
-        told = f"{gain:+.0%}" if relative and a else f"{gain:+.3g}"
+        told = f"from 0 to {b:,.3g}" if relative and not a else f"{gain:+.0%}" if relative else f"{gain:+.3f}"
         right.annotate(told, (gain, place), (4 if gain >= 0 else -4, 0), textcoords="offset points", va="center",
                        ha="left" if gain >= 0 else "right", fontsize=8, color=INK)  # fmt: skip
     left.set_yticks(range(len(drawing.teams)), drawing.teams)
@@ -210,15 +211,17 @@ def _panels(drawing: Drawing, *, width: float, height: float) -> tuple[Figure, l
     return figure, grid[:count], columns
 
 
-def _scale(axes: Axes, values: Sequence[float]) -> None:
-    """From 0; logarithmic where the small ones would vanish beside the largest."""
+def _scale(axes: Axes, values: Sequence[float]) -> bool:
+    """From 0; logarithmic, which is told, where the small ones would vanish beside the largest."""
     largest, positive = max(values, default=0.0), [value for value in values if value > 0]
     if positive and largest > 30 * float(np.median(positive)):
         axes.set_xscale("symlog", linthresh=max(min(positive), largest * 1e-4))
         axes.set_xlim(left=0)
-    elif largest > 0:
+        return True
+    if largest > 0:
         axes.set_xlim(0, largest * 1.06)
         axes.xaxis.set_major_locator(MaxNLocator(5))  # long numbers stand side by side
+    return False
 
 
 def _std(runs: Sequence[float]) -> float:

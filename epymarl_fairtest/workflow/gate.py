@@ -201,9 +201,8 @@ def tested(args: Namespace, out: Path) -> FinishedRun:
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.subject import saved_subject
 
-    given = parse_assignments(args.set)
     named = {name: getattr(args, name) for name in ("method", "budget", "seed", "preset", "out")}
-    given |= {name: value for name, value in named.items() if value is not None}
+    given = parse_assignments(args.set, named)
     given.setdefault("allocation", load_record(args.policy).allocation)
     given.setdefault("report", args.out is not None)  # nobody would see it
     chosen = settings(given)
