@@ -125,13 +125,18 @@ def test_json_prints_the_summary_that_was_written(
     assert json.loads(capsys.readouterr().out) == json.loads((out / "summary.json").read_text())
 
 
-def test_settings_come_from_options_then_set_then_preset(team: Path, tmp_path: Path) -> None:
-    options = ["--preset", "paper", "--method", "random", "--budget", "20", "--set", "epsilon=0", "--set", "budget=30"]
+def test_settings_come_from_options_and_set_before_the_preset(
+    team: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--preset", "paper", "--method", "random", "--budget", "20", "--set", "epsilon=0", "--set", "budget=20"]
     assert main(["run", "--policy", str(team), "--out", str(tmp_path / "run"), *options]) == 0
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     chosen = manifest["settings"]
     assert (chosen["preset"], chosen["accounting"], chosen["budget"], chosen["epsilon"]) == ("paper", "paper", 20, 0)
     assert manifest["seed"] == 0
+    assert main(["run", "--policy", str(team), "--out", str(tmp_path / "other"), *options[:-1], "budget=30"]) == 2
+    assert "--budget=20 and --set budget=30 contradict each other" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
 
 
 def test_greedy_execution_of_one_seed_never_explores(team: Path, tmp_path: Path) -> None:
