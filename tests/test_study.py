@@ -620,6 +620,7 @@ def test_a_baseline_that_reads_a_setting_of_the_search_is_run_again_where_it_dif
         (["rq1", "--preset", "quick", "--set", "preset=paper"], "contradict each other"),
         (["rq1", "--policies", "TEAM", "TEAM"], "is given twice"),
         (["rq1", "--policies", "TEAM", "nowhere"], "There is no policy folder"),
+        (["rq1", "--policies", "TEAM", "TWIN"], "hold the same team"),
         (["rq1", "--policies", "EMPTY"], "holds no policy.yaml"),
         (["rq1", "--policies", "UNTRAINED"], "There is no checkpoint"),
         (["rq1", "--methods", "randm"], "Did you mean random?"),
@@ -647,7 +648,8 @@ def test_mistakes_are_refused_and_nothing_is_written(
     (tmp_path / "empty").mkdir()
     policy_folder(tmp_path / "untrained")
     (tmp_path / "untrained" / "agent.th").unlink()
-    places = {"TEAM": team, "EMPTY": tmp_path / "empty", "UNTRAINED": tmp_path / "untrained"}
+    places = {name: tmp_path / name.lower() for name in ("EMPTY", "UNTRAINED", "TWIN")} | {"TEAM": team}
+    shutil.copytree(team, places["TWIN"])
     before = sorted(team.iterdir())
     monkeypatch.setattr(backends, "run_all", lambda *_: pytest.fail("something was run"))
     given: list[str | Path] = [places.get(word, word) for word in words]

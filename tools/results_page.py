@@ -3,8 +3,9 @@
 python tools/results_page.py [--check | --write] [--take FOLDER ...]
 
 Prints the tables, says whether docs/results.md holds them (exit code 1 if not), or writes them into it, each between
-`<!-- NAME -->` and `<!-- end -->`. The prose around them is written by hand. `--take` first copies results.csv of
-finished studies to docs/studies/, under the names of their folders. The paper's numbers are in italics.
+`<!-- NAME -->` and `<!-- end -->`, and draws its figures. The prose around them is written by hand. `--take` first
+copies results.csv of finished studies to docs/studies/, under the names of their folders. The paper's numbers are in
+italics.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from epymarl_fairtest.experiment.study import KINDS
@@ -82,9 +84,11 @@ PAPER: dict[str, dict[str, dict[str, dict[str, float]]]] = {
         },
     },
 }
+FIGURES = {  # study -> what is drawn of it, as docs/images/results-STUDY.png
+    "rq1-paper": "failures", "rq1-strict": "distinct_failures", "rq1-own": "distinct_failures", "rq2-paper": "failures",
+    "rq3b-paper": "failures", "rq3c-paper": "failures",
+}  # fmt: skip
 Rows = list[dict[str, str]]
-
-
 NAMES = {"failures": "Failures", "distinct_failures": "Distinct failures", "roots": "Roots", "coverage": "Coverage"}
 
 
@@ -176,6 +180,23 @@ def tables(path: Path) -> str:
     return "\n\n".join(parts)
 
 
+def draw(name: str, metric: str) -> None:
+    """One figure of the study, as the study itself draws it."""
+    from PIL import Image
+
+    from epymarl_fairtest.report.study_figures import Drawing, study_figures
+
+    found = Found(DATA / f"{name}.csv")
+    kind, first = KINDS[found.kind], found.rows[0]
+    drawing = Drawing(found.teams, found.variants, kind.labels, kind.reference)
+    values = {metric: {t: {v: found.values(t, v, metric) for v in found.variants} for t in found.teams}}
+    budget = f"{int(first['budget']):,} episodes, {first['accounting']} accounting"
+    with TemporaryDirectory() as folder:
+        png, _ = study_figures(found.kind, drawing, values, Path(folder), budget)
+        with Image.open(png) as picture:  # a third of the bytes, and nobody sees it
+            picture.convert("RGB").quantize(128).save(PAGE.parent / "images" / f"results-{name}.png", optimize=True)
+
+
 def filled(page: str) -> str:
     return PLACE.sub(lambda place: f"{place[1]}\n{tables(DATA / f'{place[2]}.csv')}\n\n{place[3]}", page)
 
@@ -184,7 +205,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--check", action="store_true", help="exit code 1 if docs/results.md holds other tables")
-    action.add_argument("--write", action="store_true", help="write the tables into docs/results.md")
+    action.add_argument("--write", action="store_true", help="write the tables into docs/results.md, and draw")
     parser.add_argument(
         "--take", type=Path, nargs="+", default=[], metavar="FOLDER", help="finished studies to publish"
     )
@@ -199,6 +220,9 @@ def main() -> int:
             return 1
     elif args.write:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        for name, metric in FIGURES.items():
+            if (DATA / f"{name}.csv").is_file():
+                draw(name, metric)
     else:
         for path in sorted(DATA.glob("*.csv")):
             print(f"## {path.stem}\n\n{tables(path)}\n")

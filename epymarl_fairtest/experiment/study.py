@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,11 @@ def plan_study(
     elif methods is not None:
         raise FairTestError(f"--methods is for rq1; {kind} compares {', '.join(variants)}.")
     teams = {name: _team(folder, given) for name, folder in _names(policies).items()}
+    for first, second in combinations(teams.values(), 2):
+        if first.identity == second.identity:
+            raise FairTestError(
+                f"--policies: {str(first.folder)!r} and {str(second.folder)!r} hold the same team; leave one out."
+            )
     study = Study(kind, root.resolve(), teams, variants, list(seeds), dict(given), command, keep_failures)
     _check_cells(study)
     return study

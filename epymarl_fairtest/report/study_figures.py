@@ -182,6 +182,7 @@ def pairs_figure(drawing: Drawing, values: Values, unit: str, *, difference: str
     right.axvline(0, color=INK, linewidth=0.8)
     right.margins(x=0.25)
     if relative:
+        left.set_xlim(left=0)
         right.xaxis.set_major_formatter(PercentFormatter(1.0))
     right.xaxis.set_major_locator(MaxNLocator(4))
     low, high = right.get_xlim()
