@@ -167,6 +167,18 @@ def ratio(means: dict[str, float], others: list[str], paper: dict[str, float]) -
     return (told[0] or "–") + (f" *({told[1]})*" if told[1] else "")
 
 
+def per_charge(found: Found) -> str:
+    """Failures per charged episode: where fewer candidates are kept, fewer episodes are charged as the paper counts."""
+    body = []
+    for team in found.teams:
+        shares = []
+        for variant in found.variants:
+            failures, charged = (mean_of(found.values(team, variant, m)).mean for m in ("failures", "charged_paper"))
+            shares.append(f"{failures / charged:.3f}" if failures is not None and charged else "–")
+        body.append([team, *shares])
+    return f"Failures per charged episode:\n\n{table(['', *found.labels], body)}"
+
+
 def predictor(found: Found) -> str:
     body = ([t, *(found.cell(t, "predictor", f"cv_auc_{name}") for name in ("abstract", "full"))] for t in found.teams)
     return table(["AUC", "abstract states", "with fairness features"], body)
@@ -176,8 +188,12 @@ def tables(path: Path) -> str:
     found = Found(path)
     if found.kind == "rq3a":
         return f"{predictor(found)}\n\n{found.cost()}"
-    parts = [metrics(found), *([against(found)] if found.kind == "rq1" else []), found.cost()]
-    return "\n\n".join(parts)
+    parts = [metrics(found)]
+    if found.kind == "rq1":
+        parts.append(against(found))
+    if found.kind == "rq2" and found.paper:
+        parts.append(per_charge(found))
+    return "\n\n".join([*parts, found.cost()])
 
 
 def draw(name: str, metric: str) -> None:
