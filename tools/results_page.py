@@ -1,9 +1,9 @@
 """The tables of docs/results.md: what our studies found beside what the paper prints, from docs/studies/NAME.csv.
 
-python tools/results_page.py [--check | --write] [--take FOLDER ...]
+python tools/results_page.py [--check | --write | --draw] [--take FOLDER ...]
 
-Prints the tables, says whether docs/results.md holds them (exit code 1 if not), or writes them into it, each between
-`<!-- NAME -->` and `<!-- end -->`, and draws its figures. The prose around them is written by hand. `--take` first
+Prints the tables, says whether docs/results.md holds them (exit code 1 if not), writes them into it, each between
+`<!-- NAME -->` and `<!-- end -->`, or draws its figures. The prose around them is written by hand. `--take` first
 copies results.csv of finished studies to docs/studies/, under the names of their folders. The paper's numbers are in
 italics.
 """
@@ -221,7 +221,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--check", action="store_true", help="exit code 1 if docs/results.md holds other tables")
-    action.add_argument("--write", action="store_true", help="write the tables into docs/results.md, and draw")
+    action.add_argument("--write", action="store_true", help="write the tables into docs/results.md")
+    action.add_argument("--draw", action="store_true", help="draw the figures of docs/results.md")
     parser.add_argument(
         "--take", type=Path, nargs="+", default=[], metavar="FOLDER", help="finished studies to publish"
     )
@@ -236,9 +237,9 @@ def main() -> int:
             return 1
     elif args.write:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    elif args.draw:
         for name, metric in FIGURES.items():
-            if (DATA / f"{name}.csv").is_file():
-                draw(name, metric)
+            draw(name, metric)
     else:
         for path in sorted(DATA.glob("*.csv")):
             print(f"## {path.stem}\n\n{tables(path)}\n")
