@@ -32,8 +32,8 @@ EDGES = {  # package or module -> what it may import of ours, itself aside
     "episode": set(),
     "errors": set(),
     "experiment": {
-        "__init__", "baselines", "config", "errors", "fairness", "host", "predictor", "report", "rng", "run", "search",
-        "statistics", "store", "strategies", "subject",
+        "__init__", "baselines", "config", "errors", "fairness", "host", "pool", "predictor", "report", "rng", "run",
+        "search", "statistics", "store", "strategies", "subject",
     },
     "replay": {"config", "confirm", "episode", "errors", "fairness", "report", "run", "store", "subject"},
     "report": {"episode", "errors", "fairness", "ledger", "metrics", "statistics", "store", "tasks"},
