@@ -90,14 +90,13 @@ def study(args: argparse.Namespace) -> int:
         return 130
     results = _results(planned, cells)
     tables = _write(planned, results)
-    done = [summary for cell in cells if (summary := finished(cell)) is not None]
     told = {
         "cells": len(cells),
         "run": len(waiting) - len(failed),
         "failed": {str(cell): error for cell, error in failed.items()},
         "wall_seconds": round(time.perf_counter() - clock, 3),
         "cpu_seconds": round(cpu, 3),
-        "cpu_seconds_of_all": round(sum(summary["cpu_seconds"] for summary in done), 3),
+        "cpu_seconds_of_all": round(sum(row["cpu_seconds"] for row in results.rows), 3),
     }
     if args.json:
         from epymarl_fairtest.experiment.tables import statistics_rows

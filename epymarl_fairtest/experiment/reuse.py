@@ -77,18 +77,15 @@ def copy_run(source: Path, cell: Cell) -> bool:
 def _finished_runs(other: Path) -> Iterator[tuple[Path, Run]]:
     """Those that are whole."""
     record = read_study(other)
+    study = record.get("study")
     for team, identity in record["policies"].items():
         for path in sorted((other / "cells" / team).glob("*/*/summary.json")):
             with suppress(FairTestError):
                 read_json(path)
                 manifest = read_json(path.with_name("manifest.json"))
-                if record.get("study") == "rq3a" or path.with_name("failures.csv").is_file():
-                    yield (
-                        path.parent,
-                        _what_is_run(
-                            manifest.get("fairtest"), record.get("study"), identity, manifest.get("settings", {})
-                        ),
-                    )
+                version, settings = manifest.get("fairtest"), manifest.get("settings", {})
+                if study == "rq3a" or path.with_name("failures.csv").is_file():
+                    yield path.parent, _what_is_run(version, study, identity, settings)
 
 
 def _what_is_run(version: str | None, study: str | None, team: Mapping[str, Any], settings: Mapping[str, Any]) -> Run:
