@@ -700,6 +700,8 @@ def test_seeds_are_a_number_or_a_list() -> None:
 def test_teams_of_equal_folder_names_are_told_apart_by_their_parents() -> None:
     named = study._names([Path("/a/one/policy"), Path("/b/one/policy"), Path("/c/two: x")])
     assert list(named) == ["a-one", "b-one", "c-two_x"]
+    assert list(study._names([Path("/sacred/qmix/lbf/3/fairtest/policy")])) == ["lbf-3"]
+    assert list(study._names([Path("/fairtest/policy"), Path("/7")])) == ["fairtest", "7"]
 
 
 # --- backends -----------------------------------------------------------------------------------------

@@ -224,13 +224,17 @@ def _refuse_repeated(option: str, values: Sequence[Any]) -> None:
 def _names(policies: Sequence[Path]) -> dict[str, Path]:
     """A short name for each folder: its own, with as much of its parents as tells it from the others.
 
-    FairTest saves teams to RUN/policy, which says nothing: such a folder is named after RUN.
+    FairTest saves teams to RUN/policy or N/fairtest/policy, which says nothing: such a folder is named after RUN, or
+    after N, the number of a sacred run, and the folder around it.
     """
     folders = [Path(os.path.abspath(folder)) for folder in policies]
     _refuse_repeated("--policies", [str(folder.resolve()) for folder in folders])
 
     def name(folder: Path, length: int) -> str:
-        parts = folder.parts[1:-1] if folder.name == "policy" and len(folder.parts) > 2 else folder.parts[1:]
+        parts = list(folder.parts[1:])
+        while len(parts) > 1 and parts[-1] in ("policy", "fairtest"):
+            parts.pop()
+        length += bool(parts) and parts[-1].isdigit()
         return re.sub(r"[^\w.+=-]+", "_", "-".join(parts[-length:])) or "team"
 
     length, longest = 1, max(len(folder.parts) for folder in folders)
