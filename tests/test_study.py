@@ -603,6 +603,17 @@ def test_a_baseline_that_reads_a_setting_of_the_search_is_run_again_where_it_dif
     monkeypatch.setitem(READ_OF_THE_SEARCH, "random", {"f3_temperature"})  # as the preset of the paper sets it
     assert rq1(team, tmp_path / "out", "--accounting", "paper", "--methods", "random", "--runs-from", copy) == 0
     assert "settings.f3_temperature: 'scaled' there, 1.0 here" in capsys.readouterr().err
+    assert not any("copied_from" in path.read_text() for path in (tmp_path / "out").glob("cells/*/*/*/manifest.json"))
+
+
+@pytest.mark.parametrize(("file", "name"), [("summary.json", "charged_paper"), ("manifest.json", "policy_digest")])
+def test_a_run_that_was_charged_otherwise_or_is_of_another_team_is_not_copied(
+    file: str, name: str, copy: Path, team: Path, tmp_path: Path, executed: list[str]
+) -> None:
+    path = copy / "cells" / "team" / "random" / "1" / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | {name: 50}))
+    assert rq1(team, tmp_path / "out", "--methods", "random", "--runs-from", copy) == 0
+    assert executed == ["team random seed 1"]
 
 
 # --- refused before anything is run -------------------------------------------------------------------

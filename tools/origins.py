@@ -28,7 +28,10 @@ def line(name: str, unfair: np.ndarray) -> str:
 
 def origins(run: FinishedRun) -> list[str]:
     found, unfair = run.executions, run.unfair()
-    row = {int(number): place for place, number in enumerate(found["id"])}
+
+    def unfair_of(ids: np.ndarray) -> np.ndarray:
+        return unfair[np.searchsorted(found["id"], ids)]  # ids ascend
+
     told = [f"{'':<32}{'judged':>8}{'unfair':>8}{'share':>9}"]
     for purpose in np.unique(found["purpose"]):
         for operator in np.unique(found["operator"]):
@@ -36,17 +39,16 @@ def origins(run: FinishedRun) -> list[str]:
             if rows.any():
                 name = operator if isinstance(operator, str) else OPERATORS[int(operator)]
                 told.append(line(f"{purpose}, {name}", unfair[rows]))
-    for number in sorted(int(name.split("_")[1]) for name in run.evidence if name.endswith("_candidates_scores")):
+    for number in run.rounds:
         candidates, population = (
-            unfair[[row[int(one)] for one in run.evidence[f"round_{number}_{who}_id"]]]
-            for who in ("candidates", "population")
+            unfair_of(run.evidence[f"round_{number}_{who}_id"]) for who in ("candidates", "population")
         )
         undecided = np.argsort(run.evidence[f"round_{number}_candidates_scores"][:, 1], kind="stable")  # f3
         passed = candidates[undecided[: POOL_PER_OFFSPRING * len(population)]]
         for name, some in (("candidates", candidates), ("pre-filter", passed), ("population", population)):
             told.append(line(f"round {number} {name}", some))
     mutants = np.flatnonzero(found["purpose"] == "mutant")
-    parents = np.array([unfair[row[int(number)]] for number in found["parent"][mutants]], bool)
+    parents = unfair_of(found["parent"][mutants])
     if len(mutants):
         told.append(line("mutants of unfair parents", unfair[mutants[parents]]))
         told.append(line("mutants of others", unfair[mutants[~parents]]))

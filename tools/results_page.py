@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from epymarl_fairtest.experiment.study import KINDS
+from epymarl_fairtest.experiment.tables import METRICS
 from epymarl_fairtest.statistics import compare, mean_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
@@ -89,7 +90,6 @@ FIGURES = {  # study -> what is drawn of it, as docs/images/results-STUDY.png
     "rq3b-paper": "failures", "rq3c-paper": "failures",
 }  # fmt: skip
 Rows = list[dict[str, str]]
-NAMES = {"failures": "Failures", "distinct_failures": "Distinct failures", "roots": "Roots", "coverage": "Coverage"}
 
 
 class Found:
@@ -134,9 +134,9 @@ def metrics(found: Found) -> str:
     """A table per metric: a row per team, a column per variant."""
     head = ["", *found.labels]
     parts = []
-    for metric in NAMES:
+    for metric, name in METRICS.items():
         body = ([team, *(found.cell(team, v, metric) for v in found.variants)] for team in found.teams)
-        parts.append(f"{NAMES[metric]}:\n\n{table(head, body)}")
+        parts.append(f"{name}:\n\n{table(head, body)}")
     return "\n\n".join(parts)
 
 

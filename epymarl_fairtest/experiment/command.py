@@ -79,7 +79,7 @@ def study(args: argparse.Namespace) -> int:
     for other, runs in reusable.items():
         copied = sum(copy_run(source, cell) for source, cell in runs)
         _say(f"{copied} finished runs copied from {other}")
-    waiting = [cell for cell in cells if finished(cell) is None]
+    waiting = [cell for cell in waiting if finished(cell) is None]
     if args.keep_failures and (lost := _without_failures(cells)):
         _say(f"--keep-failures: {lost} runs were finished without it and have none; choose another --out to have them")
     try:

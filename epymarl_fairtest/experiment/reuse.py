@@ -41,7 +41,7 @@ def reusable_runs(cells: Sequence[Cell], study: Study, other: Path, warn: Callab
     path_of = {_key(run): path for path, run in theirs.items()}
     teams = study.record()["policies"]
     ours = [_what_is_run(__version__, cell.study, teams[cell.team], cell.settings) for cell in cells]
-    found = [(path_of[_key(run)], cell) for cell, run in zip(cells, ours, strict=True) if _key(run) in path_of]
+    found = [(path, cell) for cell, run in zip(cells, ours, strict=True) if (path := path_of.get(_key(run)))]
     kept = [(path, cell) for path, cell in found if (path / EXECUTED[0]).is_file() or not cell.keep_failures]
     if found and not kept:
         warn(f"--runs-from {other}: its runs did not keep their failures, so that nothing is copied")
@@ -54,7 +54,7 @@ def _nearest(theirs: Iterable[Run], ours: Sequence[Run]) -> str:
     """How the most similar run of the same method differs from ours; nothing where no method is shared."""
     first = {run["settings"]["method"]: run for run in reversed(ours)}
     pairs = ((run, first[run["settings"]["method"]]) for run in theirs if run["settings"]["method"] in first)
-    differences = sorted(([text for _, text in differences_of(*pair)] for pair in pairs), key=len)
+    differences = sorted((list(differences_of(*pair)) for pair in pairs), key=len)
     return f"; the nearest differs in {'; '.join(differences[0])}" if differences else ""
 
 
@@ -75,17 +75,19 @@ def copy_run(source: Path, cell: Cell) -> bool:
 
 
 def _finished_runs(other: Path) -> Iterator[tuple[Path, Run]]:
-    """Those that are whole."""
+    """Those that are whole, of the study's own team, and charged as their settings make one expect."""
     record = read_study(other)
     study = record.get("study")
     for team, identity in record["policies"].items():
         for path in sorted((other / "cells" / team).glob("*/*/summary.json")):
             with suppress(FairTestError):
-                read_json(path)
-                manifest = read_json(path.with_name("manifest.json"))
-                version, settings = manifest.get("fairtest"), manifest.get("settings", {})
-                if study == "rq3a" or path.with_name("failures.csv").is_file():
-                    yield path.parent, _what_is_run(version, study, identity, settings)
+                summary, manifest = read_json(path), read_json(path.with_name("manifest.json"))
+                run = _what_is_run(manifest.get("fairtest"), study, identity, manifest.get("settings", {}))
+                whole = study == "rq3a" or path.with_name("failures.csv").is_file()
+                same_team = manifest.get("policy_digest") == identity.get("policy_digest")
+                alike = summary.get("charged_strict") == summary.get("charged_paper")
+                if whole and same_team and (alike or "accounting" in run["settings"]):
+                    yield path.parent, run
 
 
 def _what_is_run(version: str | None, study: str | None, team: Mapping[str, Any], settings: Mapping[str, Any]) -> Run:

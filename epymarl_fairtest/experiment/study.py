@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from epymarl_fairtest import __version__
-from epymarl_fairtest.config import Settings, meant, settings
+from epymarl_fairtest.config import LARGEST, Settings, meant, settings
 from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.experiment.cells import Cell, load_team, read_json
 from epymarl_fairtest.pool import FILE as POOL
@@ -168,7 +168,7 @@ def plan_study(
 ) -> Study:
     """The study, if every team can be loaded and every variant can be run on every team."""
     _refuse_repeated("--seeds", seeds)
-    if max(seeds) >= 2**63:
+    if max(seeds) >= LARGEST:
         raise FairTestError(f"--seeds {max(seeds)} is not allowed; a seed is a whole number below 2^63.")
     variants = _variants(kind, methods)
     varied = {name for changes in variants.values() for name in changes} | {"method"}
@@ -327,13 +327,13 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]
     whole = ("format", "fairtest", "study", "settings")
     left = {name: there.get(name) for name in whole} | {"policies": {name: policies[name] for name in both}}
     right = {name: here[name] for name in whole} | {"policies": {name: here["policies"][name] for name in both}}
-    return found + [text for _, text in differences_of(left, right)]
+    return [*found, *differences_of(left, right)]
 
 
-def differences_of(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Where two sets of names and values differ: the name, and what the user is told."""
+def differences_of(there: Any, here: Any, name: str = "") -> Iterator[str]:
+    """Where two sets of names and values differ, as the user is told."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in sorted({*there, *here}):
             yield from differences_of(there.get(key), here.get(key), f"{name}.{key}" if name else key)
     elif there != here:
-        yield name, f"{name}: {there!r} there, {here!r} here"
+        yield f"{name}: {there!r} there, {here!r} here"

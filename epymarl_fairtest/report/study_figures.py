@@ -170,9 +170,14 @@ def pairs_figure(drawing: Drawing, values: Values, unit: str, *, difference: str
                 mean, at, xerr=_std(runs), fmt="o", markersize=8, markerfacecolor=face, markeredgecolor=HIGHLIGHT,
                 markeredgewidth=1.5, ecolor=INK, elinewidth=1, capsize=3, label=drawing.label(name),
             )  # fmt: skip
-        gain = 0.0 if relative and not a else (b - a) / a if relative else b - a
+        if not relative:
+            gain, told = b - a, f"{b - a:+.3f}"
+        elif a:
+            gain = (b - a) / a
+            told = f"{gain:+.0%}"
+        else:  # no percentage of nothing
+            gain, told = 0.0, f"from 0 to {b:,.3g}"
         right.barh(place, gain, 0.5, color=HIGHLIGHT, edgecolor=INK, linewidth=0.8)
-        told = f"from 0 to {b:,.3g}" if relative and not a else f"{gain:+.0%}" if relative else f"{gain:+.3f}"
         right.annotate(told, (gain, place), (4 if gain >= 0 else -4, 0), textcoords="offset points", va="center",
                        ha="left" if gain >= 0 else "right", fontsize=8, color=INK)  # fmt: skip
     left.set_yticks(range(len(drawing.teams)), drawing.teams)

@@ -220,10 +220,9 @@ def group_of(name: str, received: Floats) -> Group:
 
 def rounds_of(record: FinishedRun) -> list[Round]:
     """What each round chose from and what it chose; points thinned evenly, the front never."""
-    numbers = sorted(int(name.split("_")[1]) for name in record.evidence if name.endswith("_candidates_scores"))
-    room = MOST_POINTS // max(min(len(numbers), MOST_ROUNDS), 1)
+    room = MOST_POINTS // max(min(len(record.rounds), MOST_ROUNDS), 1)
     found = []
-    for number in numbers:
+    for number in record.rounds:
         candidates, population = (
             record.evidence[f"round_{number}_{who}_scores"] for who in ("candidates", "population")
         )

@@ -85,6 +85,11 @@ class FinishedRun:
         """What the method kept."""
         return {} if "evidence.npz" in self.missing else read_arrays(self.path / "evidence.npz")
 
+    @property
+    def rounds(self) -> list[int]:
+        """Of the search, as far as their candidates are on record."""
+        return sorted(int(name.split("_")[1]) for name in self.evidence if name.endswith("_candidates_scores"))
+
     @cached_property
     def random(self) -> NDArray[np.bool_]:
         """Which executions were random: only these tell how often the team is unfair when nobody looks for it."""
