@@ -8,7 +8,7 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "epymarl_fairtest" / "__init__.py").read_text()).group(1)
 
-# Folders that lie beside the package in a clone and inside it in a wheel (epymarl_fairtest/files.py).
+# Folders that lie beside the package in a clone and inside it in a wheel (epymarl_fairtest/core/shipped.py).
 SHIPPED = {f"epymarl_fairtest.shipped.{name}": name for name in ("config", "src_patches", "policies")}
 
 setup(
@@ -21,7 +21,7 @@ setup(
     python_requires=">=3.10,<3.13",
     packages=[*find_packages(include=["epymarl_fairtest", "epymarl_fairtest.*"]), *SHIPPED],
     package_dir=SHIPPED,
-    package_data={"epymarl_fairtest": ["tasks/*.npz", "report/static/*"], **{name: ["**/*"] for name in SHIPPED}},
+    package_data={"epymarl_fairtest": ["tasks/tag/*.npz", "report/static/*"], **{name: ["**/*"] for name in SHIPPED}},
     include_package_data=False,
     install_requires=[
         "torch>=2.2,<3",
@@ -53,5 +53,5 @@ setup(
         "test": ["pytest>=8", "cloudpickle", "hypothesis>=6.100", "selenium>=4.10", "pytest-xdist>=3.5"],
         "check": ["ruff==0.17.4", "mypy==2.4.1", "types-PyYAML", "types-tqdm"],
     },
-    entry_points={"console_scripts": ["fairtest=epymarl_fairtest.cli:main"]},
+    entry_points={"console_scripts": ["fairtest=epymarl_fairtest.commands:main"]},
 )

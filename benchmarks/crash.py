@@ -30,9 +30,9 @@ from typing import Any
 
 import numpy as np
 
-from epymarl_fairtest.cli import main as fairtest
-from epymarl_fairtest.episode import Episodes
-from epymarl_fairtest.files import shipped
+from epymarl_fairtest.commands import main as fairtest
+from epymarl_fairtest.core.episodes import Episodes
+from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.store.checksum import CHECKSUMS, unsealed
 from epymarl_fairtest.store.journal import read_journal

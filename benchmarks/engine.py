@@ -20,14 +20,14 @@ import torch
 
 from benchmarks import simulators
 from benchmarks.stock import KEYS
-from epymarl_fairtest.baselines.random import random_tests
+from epymarl_fairtest.strategies.random import random_tests
 from epymarl_fairtest.engine.contract import Execution
 from epymarl_fairtest.engine.lockstep import Lockstep
 from epymarl_fairtest.engine.twin import Twin, twin_of
-from epymarl_fairtest.episode import Tests
+from epymarl_fairtest.core.episodes import Tests
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
-from epymarl_fairtest.host.checkpoint import rebuild, record_of_training
-from epymarl_fairtest.host.policy import ControllerPolicy
+from epymarl_fairtest.team.checkpoint import rebuild, record_of_training
+from epymarl_fairtest.team.policy import ControllerPolicy
 from epymarl_fairtest.host.tap import HostWorld
 from epymarl_fairtest.tasks import task_for
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from benchmarks.engine import AGENTS, TASKS, engines_of
-from epymarl_fairtest.episode import Episodes, tests_from_seeds
+from epymarl_fairtest.core.episodes import Episodes, tests_from_seeds
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
 from epymarl_fairtest.host.hosts import Host
 

@@ -32,13 +32,13 @@ import numpy as np
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from epymarl_fairtest.cli import _parser
-from epymarl_fairtest.cli import main as fairtest
-from epymarl_fairtest.config import FIELDS, parse_assignments, settings
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.host.checkpoint import load_record
-from epymarl_fairtest.pool import load_pool
-from epymarl_fairtest.run import check_method
+from epymarl_fairtest.commands import _parser
+from epymarl_fairtest.commands import main as fairtest
+from epymarl_fairtest.settings import FIELDS, parse_assignments, settings
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.team.checkpoint import load_record
+from epymarl_fairtest.team.sample import load_pool
+from epymarl_fairtest.campaign.run import check_method
 from epymarl_fairtest.store.failures import COPIED, load_failures
 from epymarl_fairtest.store.journal import journal_line, read_journal
 from epymarl_fairtest.strategies import STRATEGIES

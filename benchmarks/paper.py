@@ -24,7 +24,7 @@ import torch
 from benchmarks.engine import AGENTS, TASKS, per_cpu_second
 from benchmarks.stock import KEYS
 from epymarl_fairtest.host.build import build_training, configuration, load_host
-from epymarl_fairtest.host.checkpoint import load_record, record_of_training, save_policy
+from epymarl_fairtest.team.checkpoint import load_record, record_of_training, save_policy
 
 
 def runner_speed(task: str, agent: str) -> float:
@@ -48,7 +48,7 @@ def random_team(folder: Path, task: str, agent: str) -> Path:
     return folder
 
 
-CHILD = "import resource, sys; from epymarl_fairtest.cli import main; code = main(sys.argv[1:]); " + (
+CHILD = "import resource, sys; from epymarl_fairtest.commands import main; code = main(sys.argv[1:]); " + (
     "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr); sys.exit(code)"
 )
 

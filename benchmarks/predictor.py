@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from epymarl_fairtest.baselines.random import random_tests
-from epymarl_fairtest.config import settings
-from epymarl_fairtest.fairness import jfi
-from epymarl_fairtest.host.checkpoint import load_record
+from epymarl_fairtest.strategies.random import random_tests
+from epymarl_fairtest.settings import settings
+from epymarl_fairtest.core.fairness import jfi
+from epymarl_fairtest.team.checkpoint import load_record
 from epymarl_fairtest.predictor import fit_predictor, traces_of
-from epymarl_fairtest.run import make_engine
-from epymarl_fairtest.subject import saved_subject
+from epymarl_fairtest.campaign.run import make_engine
+from epymarl_fairtest.team.saved import saved_subject
 
 
 def main() -> None:

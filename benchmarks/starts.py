@@ -19,13 +19,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.config import settings
-from epymarl_fairtest.episode import tests_from_seeds
-from epymarl_fairtest.fairness import INDICES, totals
-from epymarl_fairtest.files import shipped
-from epymarl_fairtest.host.checkpoint import load_record
-from epymarl_fairtest.run import given_theta, make_engine
-from epymarl_fairtest.subject import saved_subject
+from epymarl_fairtest.settings import settings
+from epymarl_fairtest.core.episodes import tests_from_seeds
+from epymarl_fairtest.core.fairness import INDICES, totals
+from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.team.checkpoint import load_record
+from epymarl_fairtest.campaign.run import given_theta, make_engine
+from epymarl_fairtest.team.saved import saved_subject
 
 Rates = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Tuple
 
-from epymarl_fairtest.tasks.mpe import FOREVER, scenario_module
-from epymarl_fairtest.tasks.prey import Prey
+from epymarl_fairtest.tasks.mpe.rules import FOREVER, scenario_module
+from epymarl_fairtest.tasks.tag.prey import Prey
 
 KEYS = {
     "spread": "benchmarks.stock:mpe-stock-spread-v0",

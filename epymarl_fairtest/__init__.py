@@ -6,4 +6,6 @@ Importing the package registers the environments that pay a fairness allocation,
 
 __version__ = "0.1.0"
 
-from epymarl_fairtest import registration as _registration  # noqa: F401  (registers the environments)
+from epymarl_fairtest.tasks import register_environments
+
+register_environments()

@@ -1,4 +1,4 @@
-from epymarl_fairtest.cli import main
+from epymarl_fairtest.commands import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -11,8 +11,8 @@ import pytest
 import torch
 from support import NO_CHECKOUT, Finished, Workshop, in_process_epymarl, stock_copy
 
-from epymarl_fairtest import run
-from epymarl_fairtest.host.checkout import known_checkout
+from epymarl_fairtest.campaign import run
+from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
 
 

@@ -23,16 +23,16 @@ import pytest
 import torch
 
 import epymarl_fairtest  # noqa: F401  (registers the environments)
-from epymarl_fairtest.baselines.random import random_tests
+from epymarl_fairtest.strategies.random import random_tests
 from epymarl_fairtest.engine.contract import Execution
 from epymarl_fairtest.engine.lockstep import Lockstep
-from epymarl_fairtest.engine.world import BareWorld
-from epymarl_fairtest.episode import Episodes
+from epymarl_fairtest.tasks.world import BareWorld
+from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.host.build import load_host
-from epymarl_fairtest.host.checkpoint import PolicyRecord, expected_shapes, rebuild, save_policy
+from epymarl_fairtest.team.checkpoint import PolicyRecord, expected_shapes, rebuild, save_policy
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.host.policy import NetworkPolicy
-from epymarl_fairtest.pool import TrainingEpisode
+from epymarl_fairtest.team.policy import NetworkPolicy
+from epymarl_fairtest.team.sample import TrainingEpisode
 from epymarl_fairtest.tasks import resolve_allocation, task_for
 
 NO_CHECKOUT = "no EPyMARL checkout known: set EPYMARL_HOME or run fairtest install CHECKOUT"

@@ -17,18 +17,18 @@ import pytest
 from support import FAIRTEST, engine_of, policy_folder
 
 from epymarl_fairtest import __version__
-from epymarl_fairtest.baselines.random import random_tests
-from epymarl_fairtest.campaign import Context, Method, Request, Strategy
-from epymarl_fairtest.cli import HELP, _parser, main
-from epymarl_fairtest.episode import Tests
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.strategies.random import random_tests
+from epymarl_fairtest.campaign.loop import Context, Method, Request, Strategy
+from epymarl_fairtest.commands import HELP, _parser, main
+from epymarl_fairtest.core.episodes import Tests
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.strategies import STRATEGIES
 
 WORK = ["--method", "random", "--budget", "50", "--set", "batch=30", "--set", "theta=0.9"]
 FRAMEWORKS = ("runners", "envs", "pymarlzooplus", "sacred")
 ALONE = f"""
 import sys
-from epymarl_fairtest.cli import main
+from epymarl_fairtest.commands import main
 code = main(sys.argv[1:])
 print(sorted(set({FRAMEWORKS}) & set(sys.modules)), file=sys.stderr)
 raise SystemExit(code)

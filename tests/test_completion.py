@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from epymarl_fairtest.cli import _parser, main
-from epymarl_fairtest.completion import words
+from epymarl_fairtest.commands import _parser, main
+from epymarl_fairtest.commands.completion import words
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

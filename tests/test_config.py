@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from epymarl_fairtest.config import (
+from epymarl_fairtest.settings import (
     FIELDS,
     Settings,
     nearest,
@@ -17,9 +17,9 @@ from epymarl_fairtest.config import (
     presets,
     settings,
 )
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.files import shipped
-from epymarl_fairtest.run import check_method
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.campaign.run import check_method
 
 CONFIG = shipped("config")
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from test_search import chosen, search, team
 
-from epymarl_fairtest.confirm import agrees, replay
+from epymarl_fairtest.campaign.replay import agrees, replay
 from epymarl_fairtest.engine.lockstep import Lockstep
-from epymarl_fairtest.run import Subject, real_engine, summary_table
+from epymarl_fairtest.campaign.run import Subject, real_engine, summary_table
 from epymarl_fairtest.store.failures import load_failures
 
 

@@ -24,15 +24,15 @@ import pytest
 import torch
 import yaml
 
-from epymarl_fairtest import cli
-from epymarl_fairtest.campaign import Context, Method, Strategy
-from epymarl_fairtest.config import FIELDS, NoOptions, parse_assignment, parse_assignments, presets, settings
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.files import shipped
-from epymarl_fairtest.host.checkpoint import expected_shapes, load_record
+from epymarl_fairtest import commands as cli
+from epymarl_fairtest.campaign.loop import Context, Method, Strategy
+from epymarl_fairtest.settings import FIELDS, NoOptions, parse_assignment, parse_assignments, presets, settings
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.team.checkpoint import expected_shapes, load_record
 from epymarl_fairtest.host.plugin import Plugin
-from epymarl_fairtest.run import check_method, summary_table
-from epymarl_fairtest.search.plan import plan_of
+from epymarl_fairtest.campaign.run import check_method, summary_table
+from epymarl_fairtest.strategies.fairtest.plan import plan_of
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES
 from epymarl_fairtest.tasks import task_for

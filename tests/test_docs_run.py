@@ -23,7 +23,8 @@ from support import JOBS, TESTS, Job, policy_folder
 from test_docs import PAGES, ROOT, blocks, commands
 from test_install import MINI
 
-from epymarl_fairtest import cli, demo
+from epymarl_fairtest import commands as cli
+from epymarl_fairtest.commands import demo
 from epymarl_fairtest.store.run import RunFolder
 
 SMALLER = {"--budget": "300", "--seeds": "1", "--episodes": "60"}  # what follows an option

@@ -24,12 +24,12 @@ from support import (
     some_tests,
 )
 
-from epymarl_fairtest.engine.actions import choose
+from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import CHUNK, Execution
 from epymarl_fairtest.engine.lockstep import Lockstep, memory_at_start
-from epymarl_fairtest.engine.world import BareWorld, flat
-from epymarl_fairtest.episode import Episodes, Tests, operator_code, replay_tests
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.tasks.world import BareWorld, flat
+from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, replay_tests
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host.build import configuration
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.tap import HostWorld

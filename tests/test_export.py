@@ -17,19 +17,19 @@ import torch
 from support import policy_folder
 from test_search import chosen, search, walkers
 
-from epymarl_fairtest.cli import main
-from epymarl_fairtest.engine.actions import choose
+from epymarl_fairtest.commands import main
+from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import CHUNK, Execution
-from epymarl_fairtest.episode import operator_code
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import jfi, totals
-from epymarl_fairtest.files import shipped
-from epymarl_fairtest.host.checkpoint import load_record, load_weights, save_policy
+from epymarl_fairtest.core.episodes import operator_code
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.fairness import jfi, totals
+from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.team.checkpoint import load_record, load_weights, save_policy
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import read_run
-from epymarl_fairtest.subject import saved_subject
-from epymarl_fairtest.workflow.export import Candidates, Outcome, replay, replay_failure
-from epymarl_fairtest.workflow.scenarios import Scenarios, load_scenarios, save_scenarios, scenarios_of
+from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.commands.export import Candidates, Outcome, replay, replay_failure
+from epymarl_fairtest.store.scenarios import Scenarios, load_scenarios, save_scenarios, scenarios_of
 
 TEAM = shipped("policies") / "mpe-qmix"
 KINDS = {  # team -> how its run is made: the shipped one, and one with a memory of what it saw

@@ -14,13 +14,13 @@ import pytest
 from support import policy_folder
 from test_docs import ROOT, blocks
 
-from epymarl_fairtest import cli
-from epymarl_fairtest.campaign import Context, Method, Strategy
-from epymarl_fairtest.ledger import CHARGED_PAPER, CHARGED_STRICT, PURPOSES
+from epymarl_fairtest import commands as cli
+from epymarl_fairtest.campaign.loop import Context, Method, Strategy
+from epymarl_fairtest.core.ledger import CHARGED_PAPER, CHARGED_STRICT, PURPOSES
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.strategies import STRATEGIES
 from epymarl_fairtest.tasks import TASKS
-from epymarl_fairtest.tasks.base import ABILITIES
+from epymarl_fairtest.tasks.contract import ABILITIES
 
 PAGE = ROOT / "docs" / "extending.md"
 STRATEGY, REGISTRATION, WORLD = blocks(PAGE, "python")

@@ -17,10 +17,10 @@ import pytest
 import torch
 from support import TESTS, policy_folder
 
-from epymarl_fairtest.cli import main
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.host.checkpoint import load_weights
-from epymarl_fairtest.pool import load_pool
+from epymarl_fairtest.commands import main
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.team.checkpoint import load_weights
+from epymarl_fairtest.team.sample import load_pool
 from epymarl_fairtest.store.failures import COPIED, load_failures
 from epymarl_fairtest.store.read import read_arrays
 

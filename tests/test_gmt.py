@@ -18,17 +18,17 @@ import pytest
 import torch
 from support import assert_identical, environment, policy_folder
 
-from epymarl_fairtest.baselines.gmt import Cases, Diffusion, GmtOptions, Visits, gmt, propose, roots
-from epymarl_fairtest.campaign import Context, Method
-from epymarl_fairtest.config import Settings, settings
-from epymarl_fairtest.episode import OPERATORS, Episodes, replay_tests
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.run import Subject, check_method, real_engine, run
+from epymarl_fairtest.strategies.gmt import Cases, Diffusion, GmtOptions, Visits, gmt, propose, roots
+from epymarl_fairtest.campaign.loop import Context, Method
+from epymarl_fairtest.settings import Settings, settings
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes, replay_tests
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.campaign.run import Subject, check_method, real_engine, run
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.subject import saved_subject
+from epymarl_fairtest.team.saved import saved_subject
 from epymarl_fairtest.tasks import task_for
-from epymarl_fairtest.tasks.generic import GenericTask
+from epymarl_fairtest.tasks.generic.rules import GenericTask
 
 GMT = Method(gmt, GmtOptions, needs=("proposable",))
 SMALL = {"warmup": 30, "cycle": 12, "epochs": 4, "minibatch": 16, "retraining": 2, "memory": 20}
@@ -430,7 +430,7 @@ def test_the_model_does_not_depend_on_the_number_of_threads() -> None:
 
 
 def test_importing_gmt_does_not_import_torch() -> None:
-    program = "import sys, epymarl_fairtest.baselines.gmt; sys.exit('torch' in sys.modules)"
+    program = "import sys, epymarl_fairtest.strategies.gmt; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=False).returncode == 0
 
 

@@ -21,18 +21,18 @@ from support import AGENTS, LIMITS, TESTS, assert_identical, digest_of, environm
 from test_operators import drifting
 
 from epymarl_fairtest.baselines import diversity
-from epymarl_fairtest.baselines.diversity import Diversity, graphs, wasserstein, weisfeiler_lehman
-from epymarl_fairtest.baselines.mastest import Cells, Corpus, MASTestOptions, mastest, outcome, perturb, thinned
-from epymarl_fairtest.campaign import Campaign, Context, Request
-from epymarl_fairtest.config import options_of, settings
-from epymarl_fairtest.episode import Episodes, Tests, operator_code, replay_tests
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import jfi, totals
-from epymarl_fairtest.ledger import Ledger
-from epymarl_fairtest.metrics import Tally
-from epymarl_fairtest.search.operators import mutate
+from epymarl_fairtest.strategies.mastest.diversity import Diversity, graphs, wasserstein, weisfeiler_lehman
+from epymarl_fairtest.strategies.mastest.search import Cells, Corpus, MASTestOptions, mastest, outcome, perturb, thinned
+from epymarl_fairtest.campaign.loop import Campaign, Context, Request
+from epymarl_fairtest.settings import options_of, settings
+from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, replay_tests
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.fairness import jfi, totals
+from epymarl_fairtest.core.ledger import Ledger
+from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.strategies.genetic.operators import mutate
 from epymarl_fairtest.tasks import task_for
-from epymarl_fairtest.tasks.base import Task
+from epymarl_fairtest.tasks.contract import Task
 
 ACTION, SEED = operator_code("action"), operator_code("seed")
 engine_of = cache(support.engine_of)  # worlds are made once

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from epymarl_fairtest.metrics import Trajectories
+from epymarl_fairtest.campaign.tally import Trajectories
 
 
 def slow_distance(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from test_pareto import Row, instances, slow_crowding, slow_fill, slow_ranks
 
-from epymarl_fairtest.search.mosa import mosa_select, preference_ranks, standing, tournament, uncovered
+from epymarl_fairtest.strategies.genetic.mosa import mosa_select, preference_ranks, standing, tournament, uncovered
 
 
 def slow_uncovered(rows: Sequence[Row], goals: Row) -> list[int]:

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 from support import KEYS, engine_of, environment, some_tests
 from test_predictor import slow_state
 
-from epymarl_fairtest import rng as streams
-from epymarl_fairtest.baselines.random import random_tests
-from epymarl_fairtest.engine.actions import choose
+from epymarl_fairtest.core import rng as streams
+from epymarl_fairtest.strategies.random import random_tests
+from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import Execution
 from epymarl_fairtest.engine.lockstep import Lockstep
-from epymarl_fairtest.engine.world import BareWorld
-from epymarl_fairtest.episode import OPERATORS, Episodes, operator_code
+from epymarl_fairtest.tasks.world import BareWorld
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes, operator_code
 from epymarl_fairtest.predictor import traces_of
 from epymarl_fairtest.predictor.abstraction import candidate_levels
-from epymarl_fairtest.search.operators import RESTARTS, Splices, crossover, mutate, random_step
+from epymarl_fairtest.strategies.genetic.operators import RESTARTS, Splices, crossover, mutate, random_step
 from epymarl_fairtest.tasks import task_for
-from epymarl_fairtest.tasks.base import env_reward
-from epymarl_fairtest.tasks.generic import GenericTask
+from epymarl_fairtest.tasks.contract import env_reward
+from epymarl_fairtest.tasks.generic.rules import GenericTask
 
 every_task = pytest.mark.parametrize("task", KEYS)
 RECORDED = ("states", "obs", "actions", "rewards", "q")

@@ -11,23 +11,23 @@ import pytest
 from numpy.typing import NDArray
 from support import engine_of, environment
 
-from epymarl_fairtest.baselines.hill_climber import HillClimberOptions, hill_climber, most_unfair
-from epymarl_fairtest.baselines.random import random
-from epymarl_fairtest.baselines.start_surrogate import StartSurrogateOptions, fitted, learned, start_surrogate
-from epymarl_fairtest.campaign import Campaign, Context, Method
-from epymarl_fairtest.config import settings
-from epymarl_fairtest.episode import OPERATORS, Episodes, Tests, empty_episodes
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.files import shipped
-from epymarl_fairtest.ledger import Ledger
-from epymarl_fairtest.metrics import Tally
-from epymarl_fairtest.run import check_method, make_engine
+from epymarl_fairtest.strategies.hill_climber import HillClimberOptions, hill_climber, most_unfair
+from epymarl_fairtest.strategies.random import random
+from epymarl_fairtest.strategies.start_surrogate import StartSurrogateOptions, fitted, learned, start_surrogate
+from epymarl_fairtest.campaign.loop import Campaign, Context, Method
+from epymarl_fairtest.settings import settings
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes, Tests, empty_episodes
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.core.ledger import Ledger
+from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.campaign.run import check_method, make_engine
 from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.subject import saved_subject
+from epymarl_fairtest.team.saved import saved_subject
 from epymarl_fairtest.tasks import task_for
-from epymarl_fairtest.tasks.base import Task
-from epymarl_fairtest.tasks.generic import GenericTask
-from epymarl_fairtest.tasks.spread import SpreadTask
+from epymarl_fairtest.tasks.contract import Task
+from epymarl_fairtest.tasks.generic.rules import GenericTask
+from epymarl_fairtest.tasks.spread.rules import SpreadTask
 
 METHODS: dict[str, Method] = {
     "random": Method(random),

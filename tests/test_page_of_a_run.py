@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import policy_folder
 
-from epymarl_fairtest.cli import main
+from epymarl_fairtest.commands import main
 from epymarl_fairtest.report import page
 
 

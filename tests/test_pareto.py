@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from epymarl_fairtest.search.pareto import crowding, fill_fronts, front, least_crowded, pareto_select, ranks
+from epymarl_fairtest.strategies.genetic.pareto import crowding, fill_fronts, front, least_crowded, pareto_select, ranks
 
 Row = Sequence[float]
 VALUES = (0.0, 0.25, 0.5, 0.75, 1.0)

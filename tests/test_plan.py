@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from epymarl_fairtest.config import settings
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.ledger import ACCOUNTINGS, PURPOSES, Ledger
-from epymarl_fairtest.search.plan import Plan, plan_of, smallest_budget
+from epymarl_fairtest.settings import settings
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, Ledger
+from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of, smallest_budget
 
 every_accounting = pytest.mark.parametrize("accounting", ACCOUNTINGS)
 

@@ -17,8 +17,8 @@ import torch
 import yaml
 from support import FAIRTEST, JOBS, PAGE, Finished
 
-from epymarl_fairtest.host.checkpoint import load_record, load_weights
-from epymarl_fairtest.pool import load_pool
+from epymarl_fairtest.team.checkpoint import load_record, load_weights
+from epymarl_fairtest.team.sample import load_pool
 
 Results = Callable[[str], Finished]
 

@@ -13,11 +13,11 @@ import pytest
 from scipy import stats
 from support import policy_folder
 
-from epymarl_fairtest import policies
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.files import shipped
-from epymarl_fairtest.policies import FILES, add_policies_parser, first_half, interval, team_returns
-from epymarl_fairtest.subject import saved_subject
+from epymarl_fairtest.commands import policies
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.commands.policies import FILES, add_policies_parser, first_half, interval, team_returns
+from epymarl_fairtest.team.saved import saved_subject
 
 EPISODES = 60
 HEADER = "training_steps,test_return_mean,test_return_std\n"

@@ -15,9 +15,9 @@ import yaml
 from support import policy_folder, random_weights, record_of
 
 from epymarl_fairtest.engine.contract import CHUNK
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host.build import build_training, configuration
-from epymarl_fairtest.host.checkpoint import (
+from epymarl_fairtest.team.checkpoint import (
     PolicyRecord,
     digest,
     load_policy,
@@ -26,8 +26,8 @@ from epymarl_fairtest.host.checkpoint import (
     save_policy,
 )
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.host.policy import ControllerPolicy, NetworkPolicy
-from epymarl_fairtest.subject import saved_subject
+from epymarl_fairtest.team.policy import ControllerPolicy, NetworkPolicy
+from epymarl_fairtest.team.saved import saved_subject
 
 # --- the same team as the host's ----------------------------------------------------------------------
 

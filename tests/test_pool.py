@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.pool import TrainingEpisode, TrainingPool, load_pool
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.team.sample import TrainingEpisode, TrainingPool, load_pool
 
 
 def episode(position: int, steps: int = 3) -> TrainingEpisode:

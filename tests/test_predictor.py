@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from epymarl_fairtest.fairness import INDICES
-from epymarl_fairtest.pool import TrainingEpisode
+from epymarl_fairtest.core.fairness import INDICES
+from epymarl_fairtest.team.sample import TrainingEpisode
 from epymarl_fairtest.predictor.abstraction import FEWEST, MOST, abstraction, candidate_levels, joint_states
 from epymarl_fairtest.predictor.features import features, scaling
 from epymarl_fairtest.predictor.forest import Predictor, cross_validated_auc, fit_predictor

@@ -10,8 +10,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.tasks.prey import (
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.tasks.tag.prey import (
     SHAPES,
     SHIPPED,
     WEIGHT_BOUND,

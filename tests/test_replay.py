@@ -21,21 +21,21 @@ from PIL import Image, ImageColor, ImageShow
 from support import environment, policy_folder, random_weights, record_of
 from test_operators import Drift
 
-from epymarl_fairtest import replay as command
-from epymarl_fairtest.config import settings
-from epymarl_fairtest.episode import OPERATORS, Episodes
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import jfi, totals
-from epymarl_fairtest.host.checkpoint import save_policy
-from epymarl_fairtest.replay import Difference, add_replay_parser, first_difference
+from epymarl_fairtest.commands import replay as command
+from epymarl_fairtest.settings import settings
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.fairness import jfi, totals
+from epymarl_fairtest.team.checkpoint import save_policy
+from epymarl_fairtest.commands.replay import Difference, add_replay_parser, first_difference
 from epymarl_fairtest.report import drawing, gallery
-from epymarl_fairtest.report.gallery import medoids, representative, worst
+from epymarl_fairtest.report.selection import medoids, representative, worst
 from epymarl_fairtest.report.scenes import Body, Scene, scene_of
-from epymarl_fairtest.run import run
+from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.subject import saved_subject
+from epymarl_fairtest.team.saved import saved_subject
 from epymarl_fairtest.tasks import task_for
 
 TASKS = ("spread", "tag", "foraging")
@@ -649,7 +649,7 @@ def test_no_swap_of_a_medoid_brings_the_others_nearer() -> None:
 
 
 def test_the_command_is_known_before_anything_heavy_is_loaded() -> None:
-    program = "import sys, epymarl_fairtest.replay; print(*sys.modules)"
+    program = "import sys, epymarl_fairtest.commands.replay; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stdout.split()}
     assert "numpy" in loaded

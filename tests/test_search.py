@@ -19,26 +19,26 @@ from golden.regenerate import SUMMARY, golden_run
 from support import TESTS, policy_folder, training_pool
 from test_operators import Drift, Wanderers
 
-from epymarl_fairtest.config import Settings, settings
+from epymarl_fairtest.settings import Settings, settings
 from epymarl_fairtest.engine.contract import Execution
 from epymarl_fairtest.engine.lockstep import Lockstep
-from epymarl_fairtest.engine.world import BareWorld
-from epymarl_fairtest.episode import OPERATORS, Episodes, replay_tests
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import INDICES, jfi, totals
+from epymarl_fairtest.tasks.world import BareWorld
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes, replay_tests
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.fairness import INDICES, jfi, totals
 from epymarl_fairtest.host.build import configuration
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.tap import HostWorld
-from epymarl_fairtest.ledger import ACCOUNTINGS
+from epymarl_fairtest.core.ledger import ACCOUNTINGS
 from epymarl_fairtest.predictor import forest
-from epymarl_fairtest.run import Subject, check_method, run
-from epymarl_fairtest.search.plan import plan_of
+from epymarl_fairtest.campaign.run import Subject, check_method, run
+from epymarl_fairtest.strategies.fairtest.plan import plan_of
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.subject import saved_subject
-from epymarl_fairtest.tasks.base import env_reward
-from epymarl_fairtest.tasks.generic import GenericTask
+from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.tasks.contract import env_reward
+from epymarl_fairtest.tasks.generic.rules import GenericTask
 
 LIMITS = {"spread": 8, "tag": 10, "foraging": 12}
 STRICT: dict[str, Any] = {"budget": 160, "accounting": "strict"}

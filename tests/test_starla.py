@@ -20,7 +20,7 @@ from test_predictor import slow_state
 from test_search import Brief, Result, assert_same_run, chosen, search, team, walkers
 
 from epymarl_fairtest.baselines import starla_operators as operators
-from epymarl_fairtest.baselines.starla import (
+from epymarl_fairtest.strategies.starla.search import (
     CROSSOVER,
     GOALS,
     Archive,
@@ -31,7 +31,7 @@ from epymarl_fairtest.baselines.starla import (
     shares,
     starla,
 )
-from epymarl_fairtest.baselines.starla_operators import (
+from epymarl_fairtest.strategies.starla.operators import (
     SHORTEST,
     Population,
     crossover,
@@ -43,17 +43,17 @@ from epymarl_fairtest.baselines.starla_operators import (
     point,
     tournament,
 )
-from epymarl_fairtest.campaign import Context, Method
-from epymarl_fairtest.config import options_of
+from epymarl_fairtest.campaign.loop import Context, Method
+from epymarl_fairtest.settings import options_of
 from epymarl_fairtest.engine.contract import Execution
 from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
-from epymarl_fairtest.episode import OPERATORS, Episodes, Tests, replay_tests
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import jfi, totals
-from epymarl_fairtest.ledger import ACCOUNTINGS
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes, Tests, replay_tests
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.fairness import jfi, totals
+from epymarl_fairtest.core.ledger import ACCOUNTINGS
 from epymarl_fairtest.predictor import Traces, forest, traces_of
 from epymarl_fairtest.predictor.abstraction import candidate_levels
-from epymarl_fairtest.search.operators import RESTARTS
+from epymarl_fairtest.strategies.genetic.operators import RESTARTS
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.strategies import STRATEGIES
 

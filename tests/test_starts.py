@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from support import KEYS, assert_identical, engine_of, environment, random_policy, record_of
 
-from epymarl_fairtest.baselines.gmt import starting_from
+from epymarl_fairtest.strategies.gmt import starting_from
 from epymarl_fairtest.engine.contract import Execution
 from epymarl_fairtest.engine.twin import Twin, twin_of
-from epymarl_fairtest.episode import replay_tests
+from epymarl_fairtest.core.episodes import replay_tests
 from epymarl_fairtest.tasks import TASKS, task_for
-from epymarl_fairtest.tasks.base import Task
-from epymarl_fairtest.tasks.foraging import make_foraging_env
-from epymarl_fairtest.tasks.spread import SpreadEnv
-from epymarl_fairtest.tasks.tag import TagEnv
+from epymarl_fairtest.tasks.contract import Task
+from epymarl_fairtest.tasks.foraging.rules import make_foraging_env
+from epymarl_fairtest.tasks.spread.rules import SpreadEnv
+from epymarl_fairtest.tasks.tag.rules import TagEnv
 
 
 def stock(name: str) -> Any:

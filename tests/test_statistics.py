@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from epymarl_fairtest.statistics import compare, mann_whitney, mean_of
+from epymarl_fairtest.core.statistics import compare, mann_whitney, mean_of
 
 
 def exact_p(a: list[float], b: list[float]) -> float:

@@ -26,10 +26,10 @@ import numpy as np
 import pytest
 from support import FAIRTEST, LIMITED, TESTS, assert_identical, engine_of, policy_folder, some_tests
 
-from epymarl_fairtest.episode import OPERATORS, Episodes
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import jfi, totals
-from epymarl_fairtest.stopping import Stopped, stoppable
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.fairness import jfi, totals
+from epymarl_fairtest.core.stopping import Stopped, stoppable
 from epymarl_fairtest.store import lock
 from epymarl_fairtest.store.checksum import checksum, sealed
 from epymarl_fairtest.store.failures import load_failures
@@ -37,7 +37,7 @@ from epymarl_fairtest.store.journal import read_journal
 from epymarl_fairtest.store.lock import RunInUse
 from epymarl_fairtest.store.read import FORMAT, read_arrays
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.store.write import write_atomically, write_json
+from epymarl_fairtest.core.files import write_atomically, write_json
 
 COLUMNS = {
     "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi", "start_state",
@@ -524,7 +524,7 @@ def test_a_run_that_another_process_is_writing_cannot_be_resumed_until_that_is_g
 def test_the_command_tells_who_is_writing_a_run(
     folder: RunFolder, holder: subprocess.Popen[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from epymarl_fairtest.cli import main
+    from epymarl_fairtest.commands import main
 
     assert main(["run", "--resume", str(folder.path)]) == 2
     assert f"is being written by process {holder.pid} on" in capsys.readouterr().err
@@ -664,9 +664,9 @@ def test_a_batch_that_was_executed_is_kept_whole_before_the_run_stops(
 
 
 def test_a_signal_that_a_library_swallows_stops_the_run_after_the_batch(tmp_path: Path) -> None:
-    from epymarl_fairtest.config import settings
-    from epymarl_fairtest.run import run
-    from epymarl_fairtest.subject import saved_subject
+    from epymarl_fairtest.settings import settings
+    from epymarl_fairtest.campaign.run import run
+    from epymarl_fairtest.team.saved import saved_subject
 
     class Deaf(RunFolder):
         def load_batch(self, number: int) -> Episodes | None:
@@ -748,8 +748,8 @@ def test_a_stopped_run_tells_what_it_found_and_how_to_go_on(number: signal.Signa
 def test_a_run_that_is_stopped_before_it_began_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from epymarl_fairtest import run as runs
-    from epymarl_fairtest.cli import main
+    from epymarl_fairtest.campaign import run as runs
+    from epymarl_fairtest.commands import main
 
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

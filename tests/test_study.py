@@ -25,15 +25,15 @@ import pytest
 from support import child_environment, policy_folder
 
 from epymarl_fairtest import __version__
-from epymarl_fairtest.campaign import Context, Method, Strategy
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.campaign.loop import Context, Method, Strategy
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.experiment import backends, cells, command, reuse, study
-from epymarl_fairtest.experiment.backends import Place, check_workers, probe, run_all
-from epymarl_fairtest.experiment.cells import Cell
-from epymarl_fairtest.experiment.command import add_study_parser
-from epymarl_fairtest.experiment.reuse import OF_THE_SEARCH, READ_OF_THE_SEARCH
-from epymarl_fairtest.experiment.study import KINDS
-from epymarl_fairtest.experiment.tables import (
+from epymarl_fairtest.study.backends import Place, check_workers, probe, run_all
+from epymarl_fairtest.study.jobs import Cell
+from epymarl_fairtest.commands.study import add_study_parser
+from epymarl_fairtest.study.reuse import OF_THE_SEARCH, READ_OF_THE_SEARCH
+from epymarl_fairtest.study.plan import KINDS
+from epymarl_fairtest.study.tables import (
     COLUMNS,
     METRICS,
     Results,
@@ -46,7 +46,7 @@ from epymarl_fairtest.experiment.tables import (
     study_tables,
     teams_by_variants,
 )
-from epymarl_fairtest.files import PACKAGE
+from epymarl_fairtest.core.shipped import PACKAGE
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES
 

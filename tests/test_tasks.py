@@ -17,15 +17,15 @@ from gymnasium.spaces import Box, Discrete, Tuple
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
 
 import epymarl_fairtest  # noqa: F401  (registers the environments)
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.host.checkout import known_checkout
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.tasks import TASKS, resolve_allocation, tag, task_for
-from epymarl_fairtest.tasks.base import wrappers
-from epymarl_fairtest.tasks.foraging import ForagingTask, make_foraging_env
-from epymarl_fairtest.tasks.generic import MOST_CELLS, GenericTask
-from epymarl_fairtest.tasks.mpe import scenario_module
-from epymarl_fairtest.tasks.spread import SpreadEnv, SpreadTask
-from epymarl_fairtest.tasks.tag import TagEnv, TagTask
+from epymarl_fairtest.tasks.contract import wrappers
+from epymarl_fairtest.tasks.foraging.rules import ForagingTask, make_foraging_env
+from epymarl_fairtest.tasks.generic.rules import MOST_CELLS, GenericTask
+from epymarl_fairtest.tasks.mpe.rules import scenario_module
+from epymarl_fairtest.tasks.spread.rules import SpreadEnv, SpreadTask
+from epymarl_fairtest.tasks.tag.rules import TagEnv, TagTask
 
 LIMITS = {"mpe-spread-v0": 25, "mpe-tag-v0": 50, "lbforaging-v0": 50}
 
@@ -446,10 +446,10 @@ def test_a_prey_that_cannot_be_had_is_explained(tmp_path: Path, monkeypatch: pyt
         TagEnv(prey="wolf")
     with pytest.raises(FairTestError, match="would see 16"):
         TagEnv(num_obstacles=3)
-    monkeypatch.setattr("epymarl_fairtest.host.checkout.known_checkout", lambda: None)
+    monkeypatch.setattr("epymarl_fairtest.core.checkout.known_checkout", lambda: None)
     with pytest.raises(FairTestError, match="fairtest install"):
         TagEnv(prey="epymarl")
-    monkeypatch.setattr("epymarl_fairtest.host.checkout.known_checkout", lambda: tmp_path)
+    monkeypatch.setattr("epymarl_fairtest.core.checkout.known_checkout", lambda: tmp_path)
     with pytest.raises(FairTestError, match="prey_params"):
         TagEnv(prey="epymarl")
 

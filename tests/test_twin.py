@@ -14,16 +14,16 @@ from gymnasium.utils import seeding
 from support import AGENTS, KEYS, LIMITS, assert_identical, engine_of, environment, random_policy, record_of, some_tests
 
 from benchmarks.exact import measure
-from epymarl_fairtest.config import settings
+from epymarl_fairtest.settings import settings
 from epymarl_fairtest.engine.contract import CHUNK, Execution
 from epymarl_fairtest.engine.twin import Twin, prove, twin_of
 from epymarl_fairtest.engine.twin import engine as twin_engine
-from epymarl_fairtest.engine.twin.seeds import WORDS, next_double, next_integer, next_permutation, seed_stream
-from epymarl_fairtest.engine.world import BareWorld
-from epymarl_fairtest.episode import Tests, operator_code
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.tasks.seeds import WORDS, next_double, next_integer, next_permutation, seed_stream
+from epymarl_fairtest.tasks.world import BareWorld
+from epymarl_fairtest.core.episodes import Tests, operator_code
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.run import Subject, make_engine
+from epymarl_fairtest.campaign.run import Subject, make_engine
 from epymarl_fairtest.tasks import resolve_allocation, task_for
 
 every_task = pytest.mark.parametrize("task", KEYS)

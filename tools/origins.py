@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from epymarl_fairtest.episode import OPERATORS
-from epymarl_fairtest.search.plan import POOL_PER_OFFSPRING
+from epymarl_fairtest.core.episodes import OPERATORS
+from epymarl_fairtest.strategies.fairtest.plan import POOL_PER_OFFSPRING
 from epymarl_fairtest.store.finished import FinishedRun, read_run
 
 

@@ -1,7 +1,7 @@
 """Train the prey of simple_tag with PPO against scripted predators and write its weights.
 
 The worlds are simulated in numpy, many at once, by the rules of mpe2; the final table is measured in
-mpe2 itself, with the weights already rounded to the grid of `epymarl_fairtest.tasks.prey`.
+mpe2 itself, with the weights already rounded to the grid of `epymarl_fairtest.tasks.tag.prey`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from epymarl_fairtest.store.write import write_arrays
-from epymarl_fairtest.tasks.prey import SHAPES, Prey, to_grid
+from epymarl_fairtest.core.files import write_arrays
+from epymarl_fairtest.tasks.tag.prey import SHAPES, Prey, to_grid
 
 EPISODE = 50
 PREY = 3

@@ -24,13 +24,13 @@ import torch
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from epymarl_fairtest.baselines.random import random_tests
+from epymarl_fairtest.strategies.random import random_tests
 from epymarl_fairtest.engine.contract import Execution
 from epymarl_fairtest.engine.twin import Twin, twin_of
-from epymarl_fairtest.episode import Episodes
+from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
-from epymarl_fairtest.host.checkpoint import PolicyRecord, rebuild, record_of_training, save_policy
-from epymarl_fairtest.pool import FILE, TrainingEpisode, TrainingPool
+from epymarl_fairtest.team.checkpoint import PolicyRecord, rebuild, record_of_training, save_policy
+from epymarl_fairtest.team.sample import FILE, TrainingEpisode, TrainingPool
 from epymarl_fairtest.tasks import task_for
 
 

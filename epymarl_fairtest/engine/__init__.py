@@ -1,1 +1,1 @@
-"""Executing tests. The contract is in `contract.py`; `lockstep.py` is its first implementation."""
+"""Executing tests: in the real environments in lock-step, or in their compiled twins where these prove equal."""

@@ -8,19 +8,22 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.engine.actions import choose
-from epymarl_fairtest.engine.contract import CHUNK, Execution, Policy, World
-from epymarl_fairtest.episode import Episodes, Tests, empty_episodes
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.core.episodes import Episodes, Tests, empty_episodes
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.scores import recorded
+from epymarl_fairtest.engine.action_rules import choose
+from epymarl_fairtest.engine.contract import ActionRule
+from epymarl_fairtest.tasks.world import World
+from epymarl_fairtest.team.contract import CHUNK, Policy
 
 
 class Lockstep:
     name = "lockstep"
 
     def __init__(
-        self, make_world: Callable[[], World], policy: Policy, how: Execution, *, limit: int, state_size: int
+        self, make_world: Callable[[], World], policy: Policy, rule: ActionRule, *, limit: int, state_size: int
     ) -> None:
-        self._make_world, self._policy, self.how = make_world, policy, how
+        self._make_world, self._policy, self.rule = make_world, policy, rule
         self.limit, self.state_size = limit, state_size
         self._worlds: list[World] = []  # made when first needed, used again for every batch
         self.episodes = self.steps = 0  # executed so far
@@ -60,7 +63,7 @@ class Lockstep:
         return self._worlds[:count]
 
     def _execute_group(self, tests: Tests) -> Episodes:
-        policy, how = self._policy, self.how
+        policy, rule = self._policy, self.rule
         episodes = blank_episodes(tests, policy, limit=self.limit, state_size=self.state_size)
         worlds = self._some_worlds(len(tests))
         for world, from_seed, seed, state, first in zip(
@@ -84,7 +87,8 @@ class Lockstep:
             if not finite.all():
                 bad = int(finite.argmin())
                 raise not_finite(int(tests.root_seed[rows[bad]]), int(at[bad]))
-            actions = choose(q, tests.stream[rows], at + tests.shift[rows], how)
+            q = recorded(q, rule.available, policy.reading)
+            actions = choose(q, tests.stream[rows], at + tests.shift[rows], rule)
             if tests.forced is not None:
                 forced = tests.forced[rows, at]
                 actions = np.where(forced >= 0, forced, actions)

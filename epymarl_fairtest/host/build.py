@@ -18,10 +18,10 @@ from typing import Any
 
 import yaml
 
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.files import shipped
+from epymarl_fairtest.core.checkout import known_checkout
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.host import mpe2_bridge, smaclite_guard
-from epymarl_fairtest.host.checkout import known_checkout
 from epymarl_fairtest.host.hosts import Epymarl, Host, PymarlZoo
 
 

@@ -1,10 +1,9 @@
-"""`fairtest install`: the few edits that make a stock EPyMARL checkout know FairTest, and their removal.
+"""The few edits that make a stock EPyMARL checkout know FairTest, and their removal.
 
 What is edited stands in `src_patches/`; this module only knows how to apply and to undo it. Everything is
 computed before anything is written, so a refusal leaves the checkout as it was.
 """
 
-import argparse
 import hashlib
 import json
 import os
@@ -16,15 +15,14 @@ from typing import Literal
 
 import yaml
 
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.files import shipped
-from epymarl_fairtest.host.checkout import (
+from epymarl_fairtest.core.checkout import (
     forget,
-    known_checkout,
     remember,
     require_checkout,
     write_atomically,
 )
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import shipped
 
 RECORD = ".fairtest-install.json"  # in the checkout: what was done, so that a later version can undo it
 ENVS = "src/config/envs"
@@ -388,38 +386,3 @@ def _denied(verb: str, path: Path, reason: str | None) -> FairTestError:
         f"Cannot {verb} {path}: {reason}. Nothing was changed. The checkout must be a folder this user may "
         f"change: copy it, or start it as it is with `fairtest launch -- src/main.py ...`."
     )
-
-
-# --- command line -----------------------------------------------------------------------------------
-
-
-def add_install_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = subparsers.add_parser(
-        "install",
-        help="make an EPyMARL checkout know fairtest=True",
-        description="Adds FairTest's hook and two repairs to an EPyMARL checkout, and its task settings to "
-        "src/config/envs. --uninstall gives every byte back.",
-        epilog="example:\n"
-        "  fairtest install ~/epymarl\n"
-        "  cd ~/epymarl && python src/main.py --config=iql --env-config=gymma with fairtest=True ...",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("checkout", metavar="CHECKOUT", nargs="?", help="the EPyMARL folder (default: the one in use)")
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--check", action="store_true", help="only tell the state; exit code 1 unless installed")
-    mode.add_argument("--uninstall", action="store_true", help="restore the checkout")
-    parser.set_defaults(func=_run)
-
-
-def _run(args: argparse.Namespace) -> int:
-    checkout = Path(args.checkout) if args.checkout else known_checkout()
-    if checkout is None:
-        raise FairTestError(
-            "No CHECKOUT was given and none is known; name the EPyMARL folder: fairtest install CHECKOUT"
-        )
-    if args.check:
-        report = state(checkout)
-        print(report)
-        return 0 if report.state == "installed" else 1
-    print(uninstall(checkout) if args.uninstall else install(checkout))
-    return 0

@@ -1,8 +1,7 @@
-"""`fairtest launch -- src/main.py …`: a host's own command with FairTest attached, no file edited."""
+"""A host's own command with FairTest attached, no file edited."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import runpy
 import sys
@@ -12,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.files import shipped
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.host import mpe2_bridge, smaclite_guard
 from epymarl_fairtest.host.attach import activate
 
@@ -21,14 +20,6 @@ ZOO = "pymarlzooplus.main"
 EXAMPLE = (
     "example: fairtest launch -- src/main.py --config=qmix --env-config=fairtest_lbf with fairtest=True t_max=20000"
 )
-
-
-def add_launch_parser(subparsers: Any) -> None:
-    parser = subparsers.add_parser(
-        "launch", help="run a training command with FairTest attached, editing nothing", epilog=EXAMPLE
-    )
-    parser.add_argument("command", nargs=argparse.REMAINDER, help="-- src/main.py … or -- pymarlzooplus.main …")
-    parser.set_defaults(func=lambda args: launch(args.command))
 
 
 def launch(command: Sequence[str]) -> int:

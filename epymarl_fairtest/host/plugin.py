@@ -23,11 +23,25 @@ import numpy as np
 import torch
 from sacred.utils import SacredError
 
-from epymarl_fairtest.config import settings as make_settings
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import jfi, totals
+from epymarl_fairtest.campaign.observers import Observer, Progress
+from epymarl_fairtest.campaign.run import run, stopped
+from epymarl_fairtest.campaign.summary import summary_table
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import copy_atomically
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.stopping import stoppable
 from epymarl_fairtest.host.attach import on_terminal
-from epymarl_fairtest.host.checkpoint import (
+from epymarl_fairtest.host.controller import ControllerPolicy
+from epymarl_fairtest.host.hosts import Host
+from epymarl_fairtest.host.sacred_log import SacredLog
+from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world
+from epymarl_fairtest.report.observer import Page
+from epymarl_fairtest.store.run import RunFolder
+from epymarl_fairtest.strategies import configure, strategy_of
+from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.team.checkpoint import (
     PolicyRecord,
     digest,
     does_not_fit,
@@ -36,16 +50,9 @@ from epymarl_fairtest.host.checkpoint import (
     record_of_training,
     save_policy,
 )
-from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.host.policy import ControllerPolicy
-from epymarl_fairtest.host.tap import HostWorld, TappedConnection, TappedFactory
-from epymarl_fairtest.pool import FILE as POOL_FILE
-from epymarl_fairtest.pool import TrainingEpisode, TrainingPool, load_pool
-from epymarl_fairtest.run import Subject, check_method, run, stopped, summary_table
-from epymarl_fairtest.stopping import stoppable
-from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.store.write import copy_atomically
-from epymarl_fairtest.tasks import resolve_allocation, task_for
+from epymarl_fairtest.team.contract import Team
+from epymarl_fairtest.team.sample import FILE as SAMPLE_FILE
+from epymarl_fairtest.team.sample import TrainingEpisodes, TrainingSample, load_sample
 
 PROBE_EPISODES = 8
 ALIKE = 0.99  # agents whose index never falls below this share alike whatever they do
@@ -86,17 +93,16 @@ class Plugin:
         self._tested = False
         with aside():
             given = getattr(args, "fairtest_args", None)
-            self.settings = make_settings({} if given is None else given)
-            check_method(self.settings)
+            self.settings = configure({} if given is None else given)
+            strategy_of(self.settings).check_settings(self.settings)
             self._check_algorithm()
             self._out = Path(self.settings.out) if self.settings.out else host.results_folder(args)
             self._check_out()
             self._probe()
-            check_method(self.settings, self.task)
+            strategy_of(self.settings).check_settings(self.settings, self.task)
             self._check_checkpoint()
-        seed = int(args.seed if self.settings.seed is None else self.settings.seed)
-        self._seed = seed
-        self.pool = TrainingPool(self.settings.training_pool, seed)
+        self._seed = self.settings.root_seed(int(args.seed))
+        self.sample = TrainingSample(self.settings.training_pool, self._seed)
         self._sources: list[Any] = []  # whatever records rewards: one per environment
 
     # --- before training ---
@@ -156,7 +162,7 @@ class Plugin:
             )
         self.task = task_for(wrapper._env)
         resolve_allocation(self.task, self.settings.allocation)
-        world = HostWorld(wrapper, self.task, self._host, self.settings.allocation)
+        world = host_world(wrapper, self.task, self._host, self.settings.allocation)
         generator = np.random.default_rng(0)
         received = np.zeros((PROBE_EPISODES, self._limit, self.task.n_agents))
         for episode in received:
@@ -251,7 +257,9 @@ class Plugin:
         if self._parallel:
             runner.parent_conns = tuple(TappedConnection(c) for c in runner.parent_conns)
             self._sources = list(runner.parent_conns)
-        kept = f"a sample of at most {self.pool.size} training episodes" if self.pool.size else "no training episodes"
+        kept = (
+            f"a sample of at most {self.sample.size} training episodes" if self.sample.size else "no training episodes"
+        )
         self._say(
             f"FairTest is on board: task {self.task.name}, allocation {self.settings.allocation}, method"
             f" {self.settings.method}, budget {self.settings.budget}; it keeps {kept} and tests the team when"
@@ -262,9 +270,9 @@ class Plugin:
 
     @contextmanager
     def watching(self, runner: Any) -> Iterator[None]:
-        """Record the training episodes that the pool will keep: Q-values, actions, per-agent rewards."""
-        first = self.pool.offered + 1
-        wanted = self.pool.offer(runner.batch_size)
+        """Record the training episodes that the sample will keep: scores and per-agent rewards."""
+        first = self.sample.offered + 1
+        wanted = self.sample.offer(runner.batch_size)
         if not wanted:
             yield
             return
@@ -290,8 +298,7 @@ class Plugin:
             row = position - first
             rewards = np.array(recorded[row], np.float64)
             q = np.stack([out[row].cpu().numpy() for out in seen[: len(rewards)]])
-            actions = runner.batch["actions"][row, : len(rewards), :, 0].cpu().numpy()
-            self.pool.add(TrainingEpisode(position, q.astype(np.float32), actions.astype(np.int16), rewards))
+            self.sample.add(position, q.astype(np.float32), rewards)
 
     # --- after training ---
 
@@ -306,7 +313,7 @@ class Plugin:
             folder = self._save(runner, record)
             saved = folder.path / "policy"
             try:
-                self._save_pool(saved)
+                self._save_sample(saved)
                 with stoppable():
                     self._test(runner, folder, record)
             except KeyboardInterrupt:  # sacred calls the run interrupted
@@ -356,85 +363,71 @@ class Plugin:
             ) from None
         return folder
 
-    def _save_pool(self, policy: Path) -> None:
-        """Into the run, and beside the models; a loaded team brings the pool of its training along."""
-        if self.pool.offered:
-            self.pool.save(policy / POOL_FILE)
+    def _save_sample(self, policy: Path) -> None:
+        """Into the run, and beside the models; a loaded team brings the sample of its training along."""
+        if self.sample.offered:
+            self.sample.save(policy / SAMPLE_FILE)
             models = self._host.models_folder(self._args)
             if models.is_dir():
-                copy_atomically(policy / POOL_FILE, models / POOL_FILE)
-        elif (beside := self._pool_beside_checkpoint()) is not None:
-            copy_atomically(beside, policy / POOL_FILE)
+                copy_atomically(policy / SAMPLE_FILE, models / SAMPLE_FILE)
+        elif (beside := self._sample_beside_checkpoint()) is not None:
+            copy_atomically(beside, policy / SAMPLE_FILE)
 
     def _test(self, runner: Any, folder: RunFolder, record: PolicyRecord) -> None:
-        pool = self._training_episodes()
-        policy = ControllerPolicy(runner.mac, runner.new_batch, self._args, self._obs_size)
-        subject = Subject(
+        sample = self._training_episodes()
+        team = Team(
             task=self.task,
-            policy=policy,
-            make_world=lambda: HostWorld(self._make_wrapper(), self.task, self._host, self.settings.allocation),
+            policy=ControllerPolicy(runner.mac, runner.new_batch, self._args, self._obs_size),
+            make_world=lambda: host_world(self._make_wrapper(), self.task, self._host, self.settings.allocation),
             available=self._available,
             limit=self._limit,
             environment=self._make_wrapper()._env,
             allocation=self.settings.allocation,
-            pool=pool,
+            sample=sample,
             origin={
                 "host": self._host.name,
                 "algorithm": record.algorithm,
                 "key": record.key,
                 "env_args": record.env_args,
                 "policy_digest": digest(runner.mac.agent.state_dict()),
-                "training_pool": len(pool),
+                "training_pool": len(sample),
             },
         )
         summary = run(
-            subject,
+            team,
             self.settings,
             folder,
             seed=self._seed,
             command=command_line(),
-            terminal=on_terminal(),
-            warn=lambda message: self._say(message, warning=True),
+            warn=self._warn,
+            observers=self._observers(runner.t_env),
         )
-        self._log(summary, folder.path, runner.t_env)
         print(summary_table(summary, folder.path), flush=True)  # not logged: loggers fold long lines
 
-    def _training_episodes(self) -> list[TrainingEpisode]:
-        """This training's pool, or the one saved beside a loaded checkpoint."""
-        if self.pool.offered:
-            return self.pool.episodes()
-        beside = self._pool_beside_checkpoint()
+    def _observers(self, t_env: int) -> list[Observer]:
+        page: list[Observer] = [Page(self._warn)] if self.settings.report else []
+        log = SacredLog(self._logger, t_env, info=not self._host.plots_info)
+        return [Progress(self.settings, terminal=on_terminal()), *page, log]
+
+    def _warn(self, message: str) -> None:
+        self._say(message, warning=True)
+
+    def _training_episodes(self) -> TrainingEpisodes:
+        """This training's sample, or the one saved beside a loaded checkpoint."""
+        if self.sample.offered:
+            return self.sample.episodes()
+        beside = self._sample_beside_checkpoint()
         if beside is not None:
-            pool = load_pool(beside)
-            self._say(f"FairTest uses the training pool in {str(beside)!r} ({len(pool)} episodes).")
-            return pool
+            sample = load_sample(beside)
+            self._say(f"FairTest uses the training sample in {str(beside)!r} ({len(sample)} episodes).")
+            return sample
         self._say(
-            "FairTest found no training pool beside the checkpoint (it is saved when training runs with"
+            "FairTest found no training sample beside the checkpoint (it is saved when training runs with"
             " fairtest=True save_model=True); it falls back to random executions of the team."
         )
-        return []
+        return TrainingEpisodes.none()
 
-    def _pool_beside_checkpoint(self) -> Path | None:
+    def _sample_beside_checkpoint(self) -> Path | None:
         given = getattr(self._args, "checkpoint_path", "")
         places = (Path(given), Path(given).parent) if given else ()
-        return next((place / POOL_FILE for place in places if (place / POOL_FILE).is_file()), None)
-
-    def _log(self, summary: dict[str, Any], path: Path, t_env: int) -> None:
-        """Numbers to sacred, tensorboard and W&B through the host's logger; files to the sacred run."""
-        scalars = {name: summary[name] for name in (
-            "failures", "unique_failures", "distinct_failures", "roots", "undefined", "evaluated", "coverage",
-            "charged_strict", "charged_paper", "executed_steps",
-        )}  # fmt: skip
-        scalars["failure_rate"] = summary["failures"] / max(summary["evaluated"], 1)
-        scalars |= {"jfi_min": summary["jfi_quantiles"]["0"], "jfi_median": summary["jfi_quantiles"]["0.5"]}
-        for name, value in scalars.items():
-            if value is not None:
-                self._logger.log_stat(f"fairtest_{name}", value, t_env)
-        sacred_run = getattr(self._logger, "_run_obj", None)
-        if sacred_run is None:
-            return
-        if not self._host.plots_info:
-            sacred_run.info["fairtest"] = summary
-        for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            name = "fairtest_" + "_".join(file.relative_to(path).parts)
-            sacred_run.add_artifact(str(file), name=name)
+        return next((place / SAMPLE_FILE for place in places if (place / SAMPLE_FILE).is_file()), None)

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.engine.world import flat
-from epymarl_fairtest.errors import FairTestError
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.tasks import resolve_allocation, task_for
-from epymarl_fairtest.tasks.base import Allocation, Task, env_reward, wrappers
+from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.tasks.contract import Allocation, Task, env_reward
+from epymarl_fairtest.tasks.world import World, per_agent
 
 CARRIED = "fairtest_rewards"
 """The key under which a parallel runner's worker carries the allocation to the parent in `info`."""
@@ -34,9 +34,7 @@ class Tap:
 
     def step(self, actions: Any) -> Any:
         result = self.env.step(actions)
-        reward = np.asarray(result[1], np.float64)
-        if reward.ndim != 1:
-            raise scalar_reward(self.env)
+        reward = per_agent(result[1], self.env, self._task.n_agents)
         self.reward = reward if self._own_reward else self._allocation(self._task.read(self.env), reward)
         if self.recorded is not None:
             self.recorded.append(self.reward)
@@ -46,14 +44,6 @@ class Tap:
         if self.recorded is not None:
             self.recorded.clear()
         return self.env.reset(*args, **kwargs)
-
-
-def scalar_reward(env: Any) -> FairTestError:
-    return FairTestError(
-        f"The environment {getattr(env.unwrapped, 'spec', None) or env} pays one reward for the whole team, so"
-        " nobody can say how it is shared. FairTest needs an environment whose step returns one reward per agent"
-        " (level-based foraging, the particle environments), or a fairtest_args.allocation of your own."
-    )
 
 
 def insert_tap(wrapper: Any, allocation: str) -> Tap:
@@ -107,43 +97,11 @@ class TappedConnection:
         return data
 
 
-class HostWorld:
+def host_world(wrapper: Any, task: Task, host: Host, allocation: str) -> World:
     """One of the host's wrappers as a world of the engine.
 
     It steps what the wrapper wraps (every inner wrapper included) and leaves out only what the wrapper
     itself does on top: summing the rewards we need apart, and padding with `np.pad`, a third of a step.
     """
-
-    def __init__(self, wrapper: Any, task: Task, host: Host, allocation: str) -> None:
-        self._env, self._task, self._host = wrapper._env, task, host
-        self._inner = wrappers(wrapper._env)[-1]  # found once, not at every read
-        self._allocation = resolve_allocation(task, allocation)
-        self._obs_size = int(wrapper.get_obs_size())
-        self.obs: NDArray[np.float32] = np.zeros((task.n_agents, self._obs_size), np.float32)
-        self.reward: NDArray[np.float64] = np.zeros(task.n_agents)
-        self.done = False
-
-    def reset(self, seed: int) -> None:
-        observations, _ = self._task.reset(self._env, seed)
-        self._see(observations)
-        self.done = False
-
-    def restore(self, state: NDArray[np.float64], step: int) -> None:
-        self._task.write(self._env, state, step)
-        self._see(self._task.observe(self._env))
-        self.done = False
-
-    def step(self, actions: NDArray[np.int16]) -> None:
-        result = self._env.step(actions.tolist())
-        reward = np.asarray(result[1], np.float64)
-        if reward.ndim != 1:
-            raise scalar_reward(self._env)
-        self._see(result[0])
-        self.reward = reward if self._allocation is env_reward else self._allocation(self.state(), reward)
-        self.done = self._host.ended(result)
-
-    def _see(self, observations: Any) -> None:
-        self.obs = flat(observations, self._obs_size)
-
-    def state(self) -> NDArray[np.float64]:
-        return self._task.read(self._inner)
+    allocate, obs_size = resolve_allocation(task, allocation), int(wrapper.get_obs_size())
+    return World(wrapper._env, task, allocate, obs_size=obs_size, ended=host.ended)

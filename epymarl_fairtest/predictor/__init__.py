@@ -2,6 +2,6 @@
 
 from epymarl_fairtest.predictor.abstraction import Abstraction
 from epymarl_fairtest.predictor.forest import Predictor, fit_predictor
-from epymarl_fairtest.predictor.traces import Traces, traces_of, traces_of_pool
+from epymarl_fairtest.predictor.traces import Traces, traces_of, traces_of_sample
 
-__all__ = ["Abstraction", "Predictor", "Traces", "fit_predictor", "traces_of", "traces_of_pool"]
+__all__ = ["Abstraction", "Predictor", "Traces", "fit_predictor", "traces_of", "traces_of_sample"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest import rng
+from epymarl_fairtest.core import rng
 
 FEWEST, MOST = 1_500, 10_000
 """Joint states in the training data between which the abstraction is neither blind nor pedantic."""

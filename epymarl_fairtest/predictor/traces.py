@@ -1,4 +1,4 @@
-"""What the predictor sees of episodes: the Q-values of every step and what each agent received."""
+"""What the predictor sees of episodes: the policy's scores at every step and what each agent received."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.episode import Episodes
-from epymarl_fairtest.fairness import totals
-from epymarl_fairtest.pool import TrainingEpisode
+from epymarl_fairtest.core.judged import Judged
+from epymarl_fairtest.team.sample import TrainingEpisodes
 
 
 @dataclass(frozen=True)
@@ -42,17 +41,10 @@ class Traces:
         return Traces(self.q[kept], place[self.episode[kept]], self.received[rows])
 
 
-def traces_of(episodes: Episodes) -> Traces:
-    running = np.arange(episodes.limit) < episodes.length[:, None]
-    return Traces(episodes.q[running], np.nonzero(running)[0], totals(episodes.rewards))
+def traces_of(judged: Judged) -> Traces:
+    running = judged.episodes.running
+    return Traces(judged.episodes.q[running], np.nonzero(running)[0], judged.received)
 
 
-def traces_of_pool(pool: Sequence[TrainingEpisode]) -> Traces:
-    agents, actions = pool[0].q.shape[1:] if pool else (0, 0)
-    if not pool:
-        return Traces(np.empty((0, agents, actions), np.float32), np.empty(0, np.int64), np.empty((0, agents)))
-    return Traces(
-        np.concatenate([episode.q for episode in pool]),
-        np.repeat(np.arange(len(pool)), [len(episode.actions) for episode in pool]),
-        np.stack([totals(episode.rewards) for episode in pool]),
-    )
+def traces_of_sample(sample: TrainingEpisodes) -> Traces:
+    return Traces(sample.q, np.repeat(np.arange(len(sample)), sample.length), sample.received)

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageShow
 
-from epymarl_fairtest.fairness import Verdict, judge
-from epymarl_fairtest.report.scenes import Body, Scene
+from epymarl_fairtest.report.scenes import Scene
+from epymarl_fairtest.tasks.scene import Body
 
 AGENTS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # told apart by everyone
 INK, FAINT, STONE, LINES, PAPER, GOLD = "#22272B", "#5F6870", "#C9CFD5", "#D5DADF", "#FFFFFF", "#F0E442"
@@ -71,10 +71,10 @@ class _Painter:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.agents = [body for body in scene.bodies if body.role == "agent"]
+        self.agents = [body for body in scene.field.bodies if body.role == "agent"]
         self.worse = worse_off(scene.received[-1])
         left, top, right, bottom = FIELD
-        spans = scene.high - scene.low
+        spans = scene.field.high - scene.field.low
         self.scale = min((right - left) / spans[0], (bottom - top) / spans[1])
         self.corner = (left, top + self.scale * spans[1])
         self.backdrop = self._backdrop()
@@ -83,7 +83,7 @@ class _Painter:
 
     def frame(self, step: int, whole: bool = False) -> Image.Image:
         pen = _Pen(self.backdrop.copy())
-        if self.scene.kind == "none":
+        if self.scene.field.kind == "none":
             self._curves(pen, step)
         else:
             self._field(pen, step, whole)
@@ -99,26 +99,26 @@ class _Painter:
         pen.text((WIDTH - 8, 17), scene.happened, 13, INK, "rm")
         if scene.changed:
             _changed(pen, (WIDTH - 18 - wide, 17), 6)
-        if scene.kind == "grid":
-            for x in np.arange(scene.low[0], scene.high[0] + 1):
-                pen.line([self._at((x, scene.low[1])), self._at((x, scene.high[1]))], LINES, 1)
-            for y in np.arange(scene.low[1], scene.high[1] + 1):
-                pen.line([self._at((scene.low[0], y)), self._at((scene.high[0], y))], LINES, 1)
-        elif scene.kind == "plane":
+        if scene.field.kind == "grid":
+            for x in np.arange(scene.field.low[0], scene.field.high[0] + 1):
+                pen.line([self._at((x, scene.field.low[1])), self._at((x, scene.field.high[1]))], LINES, 1)
+            for y in np.arange(scene.field.low[1], scene.field.high[1] + 1):
+                pen.line([self._at((scene.field.low[0], y)), self._at((scene.field.high[0], y))], LINES, 1)
+        elif scene.field.kind == "plane":
             pen.box(*self._at((-1, 1)), *self._at((1, -1)), outline=LINES)
         pen.box(*FIELD, outline=FAINT)
         return pen.image
 
     def _at(self, place: Any) -> Point:
         """Where on the picture a place of the field is."""
-        low, (left, bottom) = self.scene.low, self.corner
+        low, (left, bottom) = self.scene.field.low, self.corner
         return left + self.scale * float(place[0] - low[0]), bottom - self.scale * float(place[1] - low[1])
 
     # --- the field ------------------------------------------------------------------------------------
 
     def _field(self, pen: _Pen, step: int, whole: bool) -> None:
         scene = self.scene
-        for body in scene.bodies:
+        for body in scene.field.bodies:
             if body.role != "agent":
                 self._thing(pen, body, step)
         for n, body in enumerate(self.agents):
@@ -154,7 +154,7 @@ class _Painter:
 
     def _trail(self, pen: _Pen, n: int, body: Body, step: int, whole: bool) -> None:
         """The way so far, fading with age; thin where it is the parent's."""
-        beside = 3.0 * (n - (len(self.agents) - 1) / 2) if self.scene.kind == "grid" else 0.0
+        beside = 3.0 * (n - (len(self.agents) - 1) / 2) if self.scene.field.kind == "grid" else 0.0
         points = [(x + beside, y + beside) for x, y in map(self._at, body.at[: step + 1])]
         for t in range(step):
             age = (step - t) / max(step, 1) if whole else min((step - t) / FADING, 1.0)
@@ -174,7 +174,7 @@ class _Painter:
             pen.disc((x + radius - 2, y + radius - 2), 7, PAPER, INK, 1)
             pen.text((x + radius - 2, y + radius - 2), str(body.level), 11, INK, "mm")
         gained = self.scene.received[step, n] - self.scene.received[max(step - 1, 0), n]
-        if self.scene.kind == "grid" and gained > 0:
+        if self.scene.field.kind == "grid" and gained > 0:
             pen.text((x, y - radius - 9), f"+{gained:.2g}", 13, INK, "mm", PAPER)
 
     # --- the accounts ---------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class _Painter:
         best = " (0 is best)" if scene.received.min() < 0 >= scene.received.max() else ""
         pen.text((left, top + 74), f"received so far{best}", 12, FAINT, "lm")
         self._bars(pen, scene.received[step], top + 84, bottom - 44)
-        verdict = "" if scene.theta is None else Verdict(judge(scene.course[-1:], scene.theta)[0]).name.lower() + ", "
+        verdict = "" if scene.theta is None else f"{scene.verdict}, "
         pen.text((left, bottom - 28), f"ends {verdict}{_index(scene.index)}", 15, INK, "lm")
         names = [str(n + 1) for n in np.flatnonzero(self.worse)]
         if names:

@@ -166,8 +166,8 @@ def growth_figure(view: View) -> str:
     assert growth is not None
     figure, axes = _axes(WIDE, 2.85)
     judged = int(growth.episodes[-1])
-    for purpose, first, last in growth.phases:
-        if purpose in ("mutant", "confirmation"):
+    for _, first, last, random in growth.phases:
+        if not random:
             axes.axvspan(first, last, color=ACCENT, alpha=0.09, linewidth=0)
     told = f"Failures found over {judged:,} executed episodes: {growth.total:,}."
     top = float(growth.total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.core.errors import FairTestError
 
 PACKAGES = {"matplotlib": "matplotlib", "PIL": "pillow"}  # module -> what pip calls it
 

@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from epymarl_fairtest.core.files import cannot_write, write_atomically
 from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.drawing import AGENTS
-from epymarl_fairtest.report.exhibits import Gallery, gallery_of
 from epymarl_fairtest.report.figures import figures_of
-from epymarl_fairtest.report.gallery import worst
+from epymarl_fairtest.report.replays import Replays, replays_of
 from epymarl_fairtest.report.sections import sections_of
+from epymarl_fairtest.report.selection import worst
 from epymarl_fairtest.report.view import Link, View, lineage_of, view_of
 from epymarl_fairtest.report.wording import number, percent
 from epymarl_fairtest.store.finished import read_run
-from epymarl_fairtest.store.write import cannot_write, write_atomically
-from epymarl_fairtest.tasks.base import Task
+from epymarl_fairtest.tasks.contract import Task
 
 STATIC = Path(__file__).resolve().parent / "static"
 
@@ -33,8 +33,8 @@ STATIC = Path(__file__).resolve().parent / "static"
 def make_report(run_path: Path, task: Task | None = None) -> Path:
     """Write the page of a finished run; `task`, where it is at hand, spares making it again."""
     record = read_run(run_path)
-    view, gallery = view_of(record), gallery_of(record, task)
-    content = html_of(view, gallery).encode()
+    view, replays = view_of(record), replays_of(record, task)
+    content = html_of(view, replays).encode()
     path = run_path / "report" / "index.html"
     try:
         path.parent.mkdir(exist_ok=True)
@@ -44,12 +44,12 @@ def make_report(run_path: Path, task: Task | None = None) -> Path:
     return path
 
 
-def html_of(view: View, gallery: Gallery) -> str:
-    chains = chains_of(view, gallery)
+def html_of(view: View, replays: Replays) -> str:
+    chains = chains_of(view, replays)
     drawn = figures_of(view, chains)
     script = (STATIC / "report.js").read_text()
-    data = {"colours": AGENTS, "scenes": [one.as_json() for one in gallery.all], "table": view.table}
-    sections = sections_of(view, gallery, drawn, chains)
+    data = {"colours": AGENTS, "scenes": [one.as_json() for one in replays.all], "table": view.table}
+    sections = sections_of(view, replays, drawn, chains)
     return Template((STATIC / "template.html").read_text()).substitute(
         policy=policy_of(script),
         title=escape(f"FairTest: {team_of(view)}, {view.record.summary['task']}"),
@@ -66,12 +66,12 @@ def html_of(view: View, gallery: Gallery) -> str:
     )
 
 
-def chains_of(view: View, gallery: Gallery) -> list[list[Link]]:
+def chains_of(view: View, replays: Replays) -> list[list[Link]]:
     """The descent of the most unfair failures; of the most unfair changed ones where none of those was changed."""
     executions, failures = view.record.executions, view.record.failures
     if not failures:
         return []
-    chains = [lineage_of(executions, one.scene.id) for one in gallery.worst]
+    chains = [lineage_of(executions, one.scene.id) for one in replays.worst]
     born = np.flatnonzero((failures["parent"] >= 0) & (failures["status"] != "unstable"))
     if all(len(chain) < 2 for chain in chains) and len(born):
         rows = born[worst(failures["index"][born], len(chains), failures["root_seed"][born])]

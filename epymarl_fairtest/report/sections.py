@@ -11,9 +11,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest.ledger import ACCOUNTINGS
+from epymarl_fairtest.campaign.steps.replay import replay_sentence
+from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, is_charged
 from epymarl_fairtest.report import wording
-from epymarl_fairtest.report.exhibits import Exhibit, Gallery
+from epymarl_fairtest.report.replays import Replay, Replays
 from epymarl_fairtest.report.view import MOST_ROWS, Link, View
 from epymarl_fairtest.report.wording import number, percent
 
@@ -54,18 +55,18 @@ class Section:
         return f'<section id="{self.name}" aria-labelledby="{self.name}-title">{heading}{self.body}</section>'
 
 
-def sections_of(view: View, gallery: Gallery, drawn: Drawn, chains: Sequence[Sequence[Link]]) -> list[Section]:
+def sections_of(view: View, replays: Replays, drawn: Drawn, chains: Sequence[Sequence[Link]]) -> list[Section]:
     """In the order of the page."""
     return [
         Section("index", "Fairness", "How fair are its episodes?", index_section(view, drawn)),
         Section("who", "Who", "Who comes off badly?", who_section(view, drawn)),
-        Section("gallery", "Replays", "Failures to watch", gallery_section(view, gallery)),
+        Section("gallery", "Replays", "Failures to watch", gallery_section(view, replays)),
         Section("growth", "Search", "What the search found", growth_section(view, drawn)),
         Section("rounds", "Rounds", "What the rounds chose from", rounds_section(view, drawn)),
         Section("predictor", "Predictor", "How good is the predictor?", predictor_section(view, drawn)),
         Section("coverage", "Coverage", "Where failures happen", coverage_section(view, drawn)),
         Section(
-            "lineage", "Descent", "How the worst failures came about", lineage_section(view, gallery, drawn, chains)
+            "lineage", "Descent", "How the worst failures came about", lineage_section(view, replays, drawn, chains)
         ),
         Section("table", "Table", "All failures", table_section(view)),
         Section("run", "Run", "The run", run_section(view)),
@@ -155,34 +156,34 @@ def scrolling(name: str, content: str) -> str:
     return f'<div class="scroll" role="region" aria-label="{escape(name)}" tabindex="0">{content}</div>'
 
 
-def gallery_section(view: View, gallery: Gallery) -> str:
+def gallery_section(view: View, replays: Replays) -> str:
     if "gallery" in view.missing:
         return absent(view.missing["gallery"])
     told = paragraph(
         "Rings mark agents that end nearer to the least that anyone received than to the most. A crossed circle, and"
         " the wedge below the slider, mark where an episode was changed; the dotted trail before it is its parent's."
     )
-    if gallery.placed:
-        told += paragraph(wording.SIGNS.get(str(view.record.summary["task"]), ""))
+    if replays.placed:
+        told += paragraph(view.legend)
     else:
         told += paragraph("Nothing is known of places here: the players draw what each agent has received over time.")
     told += '<p class="needs-script">Keys in a selected player: space plays, arrows step, Home and End jump.</p>'
-    first = len(gallery.worst)
+    first = len(replays.worst)
     return (
-        f"{told}<h3>Most unfair, each from another start</h3>{players(gallery.worst, 0)}"
-        + (f"<h3>Representative</h3>{paragraph(REPRESENTATIVE)}{players(gallery.representative, first)}"
-           if gallery.representative else "")
+        f"{told}<h3>Most unfair, each from another start</h3>{players(replays.worst, 0)}"
+        + (f"<h3>Representative</h3>{paragraph(REPRESENTATIVE)}{players(replays.representative, first)}"
+           if replays.representative else "")
     )  # fmt: skip
 
 
 REPRESENTATIVE = "Medoids of the failures' trajectories, the largest group first: each stands for failures like it."
 
 
-def players(exhibits: Sequence[Exhibit], first: int) -> str:
-    return f'<div class="gallery">{"".join(player(one, first + n) for n, one in enumerate(exhibits))}</div>'
+def players(shown: Sequence[Replay], first: int) -> str:
+    return f'<div class="gallery">{"".join(player(one, first + n) for n, one in enumerate(shown))}</div>'
 
 
-def player(one: Exhibit, place: int) -> str:
+def player(one: Replay, place: int) -> str:
     scene, final = one.scene, one.scene.received[-1].tolist()
     least = wording.listed([wording.agent(n) for n, value in enumerate(final) if value == min(final)])
     how = f"{scene.happened} · start seed {scene.root_seed} · {least} worst off ({wording.amount(min(final))})"
@@ -204,7 +205,7 @@ def player(one: Exhibit, place: int) -> str:
 
 def growth_section(view: View, drawn: Drawn) -> str:
     told = paragraph(f"This cost {wording.budget_sentence(view)}") + ledger_table(view.record.summary)
-    told += paragraph(f"{wording.suffix_sentence(view)}{wording.confirmation_sentence(view)}")
+    told += paragraph(f"{wording.suffix_sentence(view)}{replay_sentence(view.record.summary)}")
     if "growth" in view.missing:
         return told + absent(view.missing["growth"])
     return beside(drawn["growth"][0], wording.growth_caption(view), told)
@@ -214,7 +215,9 @@ def ledger_table(summary: dict[str, Any]) -> str:
     ledger = summary.get("ledger") or {}
     rows = "".join(
         f"<tr><th scope=row>{escape(purpose)}</th><td>{number(spent['episodes'])}</td><td>{number(spent['steps'])}</td>"
-        + "".join(f"<td>{'yes' if purpose in charged else '–'}</td>" for charged in ACCOUNTINGS.values())
+        + "".join(
+            f"<td>{'yes' if purpose in PURPOSES and is_charged(purpose, name) else '–'}</td>" for name in ACCOUNTINGS
+        )
         + "</tr>"
         for purpose, spent in ledger.items()
     )
@@ -262,10 +265,10 @@ def coverage_section(view: View, drawn: Drawn) -> str:
     return paragraph(wording.coverage_sentence(view.coverage)) + panels(drawn["coverage"], captions)
 
 
-def lineage_section(view: View, gallery: Gallery, drawn: Drawn, chains: Sequence[Sequence[Link]]) -> str:
+def lineage_section(view: View, replays: Replays, drawn: Drawn, chains: Sequence[Sequence[Link]]) -> str:
     if "lineage" in view.missing or not chains:
         return absent(view.missing.get("lineage", "the failures are not among the executions on record"))
-    shown = {one.scene.id for one in gallery.all}
+    shown = {one.scene.id for one in replays.all}
 
     def title(n: int, failure: int) -> str:
         told = f"{n}. Failure {failure}"
@@ -285,7 +288,7 @@ def lineage_section(view: View, gallery: Gallery, drawn: Drawn, chains: Sequence
     if "lineage" not in drawn:
         return paragraph("The most unfair failures come straight from their starts: nothing was changed.") + listed
     told = ""
-    if [chain[-1].id for chain in chains] != [one.scene.id for one in gallery.worst]:
+    if [chain[-1].id for chain in chains] != [one.scene.id for one in replays.worst]:
         told = paragraph("The most unfair failures come straight from their starts. The next ones were changed:")
     return beside(drawn["lineage"][0], wording.lineage_caption(chains, view.theta), told + listed)
 

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.statistics import Rate, rate_of
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.statistics import Rate, rate_of
 from epymarl_fairtest.store.finished import Columns, FinishedRun
+from epymarl_fairtest.tasks import TASKS
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 MOST_ROWS = 2000  # of the table of failures
 MOST_POINTS = 3000  # of all scatter plots together
 MOST_ROUNDS = 6
-INDEX_NAMES = {"jfi": "Jain's fairness index", "gini": "1 − Gini", "min_max": "min / max", "cv": "1 − variation"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Growth:
     episodes: NDArray[np.int64]
     failures: NDArray[np.int64]
     total: int
-    phases: list[tuple[str, int, int]]  # purpose, first and last episode
+    phases: list[tuple[str, int, int, bool]]  # purpose, first and last episode, random executions
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Coverage:
     cells: int
     total: int
     maps: Floats  # (agents, bins, bins): share of the joint cells of (first, second coordinate) that is covered
-    generic: bool
+    placed: bool  # are the positions places?
     grid: bool  # rows and columns instead of x and y
 
 
@@ -87,6 +88,7 @@ class View:
     record: FinishedRun
     agents: int
     index_name: str
+    legend: str  # what a drawing shows besides the agents
     rate: Rate | None  # unfair among the ordinary episodes
     undefined: int  # ordinary episodes in which nobody received anything
     quantile: float | None  # share of the defined ordinary episodes at or below theta
@@ -108,12 +110,13 @@ class View:
 def view_of(record: FinishedRun) -> View:
     """Everything the page says, except for the gallery."""
     executions, failures = record.executions, record.failures
-    rounds = rounds_of(record)
+    rounds, task = rounds_of(record), TASKS.get(str(record.summary.get("task")))
     received = executions["received"] if len(executions["id"]) else failures.get("received", np.empty((0, 0)))
     view = View(
         record=record,
         agents=received.shape[-1],
-        index_name=INDEX_NAMES.get(str(record.summary.get("index", "jfi")), "fairness index"),
+        index_name=INDICES[record.settings["index"]].label,
+        legend=task.legend if task is not None else "",
         rate=rate_of(*record.natural(), CONFIDENCE) if record.random.any() else None,
         undefined=int(np.isnan(executions["index"][record.random]).sum()),
         quantile=quantile_of(record),
@@ -168,7 +171,8 @@ def growth_of(record: FinishedRun) -> Growth | None:
     purpose = record.executions["purpose"]
     starts = np.flatnonzero(np.concatenate([[True], purpose[1:] != purpose[:-1]]))
     ends = np.append(starts[1:], len(purpose))
-    phases = [(str(purpose[a]), int(a), int(b)) for a, b in zip(starts, ends, strict=True)]
+    random = record.random
+    phases = [(str(purpose[a]), int(a), int(b), bool(random[a])) for a, b in zip(starts, ends, strict=True)]
     return Growth(at, found[at], int(found[-1]), phases)
 
 
@@ -277,8 +281,9 @@ def coverage_of(record: FinishedRun) -> Coverage | None:
     maps = np.zeros((coordinates // 2, bins, bins))
     for agent in range(coordinates // 2):
         np.add.at(maps[agent], (digits[:, 2 * agent], digits[:, 2 * agent + 1]), 1)
-    task = record.summary.get("task")
-    return Coverage(bins, len(cells), total, maps / bins ** (coordinates - 2), task == "generic", task == "foraging")
+    task = TASKS.get(str(record.summary.get("task")))
+    placed, grid = (task.placed, task.grid) if task is not None else (False, False)
+    return Coverage(bins, len(cells), total, maps / bins ** (coordinates - 2), placed, grid)
 
 
 def lineage_of(executions: Columns, failure: int) -> list[Link]:

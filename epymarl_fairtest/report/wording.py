@@ -7,17 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report.view import Coverage, Floats, Group, Growth, Link, Round, View
-from epymarl_fairtest.statistics import Rate
 
 NARROW = "\u00a0"  # between a number and its unit
 MANY = 0.05  # share of episodes in which nobody receives anything, from which on the verdict says so
-SIGNS = {
-    "spread": "Squares are the landmarks that the agents are to cover.",
-    "tag": "The diamond is the prey that the agents hunt; grey discs are obstacles.",
-    "foraging": "Squares are food with its level; the small number at an agent is the agent's level.",
-}
-"""Task -> what its players draw besides the agents."""
 HAPPENED = {
     "seed": "random start",
     "state": "chosen start",
@@ -159,18 +153,6 @@ def suffix_sentence(view: View) -> str:
     return f"{number(alone)} of the failures are unfair in what was executed alone, without what a parent left them. "
 
 
-def confirmation_sentence(view: View) -> str:
-    summary = view.record.summary
-    confirmed, unstable = summary.get("confirmed_failures"), summary.get("unstable_failures") or 0
-    if confirmed is None:
-        return "Failures were not replayed by this version."
-    if not confirmed + unstable:
-        return "No failure was replayed in the real environment."
-    replayed = number(confirmed + unstable)
-    told = f"{number(confirmed)} of {replayed} replayed failures came out the same in the real environment"
-    return told + (f"; {number(unstable)} did not and are not counted." if unstable else ".")
-
-
 # --- sections -----------------------------------------------------------------------------------------
 
 
@@ -285,7 +267,7 @@ def growth_caption(view: View) -> str:
 
 
 def searched(growth: Growth) -> bool:
-    return any(purpose in ("mutant", "confirmation") for purpose, _, _ in growth.phases)
+    return any(not random for _, _, _, random in growth.phases)
 
 
 def round_caption(one: Round) -> str:
@@ -301,7 +283,7 @@ def coverage_sentence(coverage: Coverage) -> str:
         f" ({percent(coverage.cells / coverage.total)}), {coverage.bins} bins per coordinate. Each map shows for one"
         " agent which share of the joint cells with that agent in that place was covered."
     )
-    if coverage.generic:
+    if not coverage.placed:
         told += " Nothing is known of places in this task: the first two numbers that an agent sees stand for them."
     return told
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.core.errors import FairTestError
 
 CHECKSUMS = "checksums.json"
 

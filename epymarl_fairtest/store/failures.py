@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.episode import OPERATORS, Episodes
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.store.read import read_arrays, refuse_newer
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.store.read import read_arrays, refuse_other_formats
 
 COPIED = ("states", "actions", "rewards", "q", "length", "root_seed", "stream", "shift", "start_step", "parent", "id")
 
 
 def load_failures(path: Path) -> Episodes:
     """The failures of a run, in the order in which they were found; `obs` holds nothing (B, T, N, 0)."""
-    refuse_newer(path.parent)
+    refuse_other_formats(path.parent)
     try:
         columns = read_arrays(path, (*COPIED, "operator"))
     except FairTestError as error:

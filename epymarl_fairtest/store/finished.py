@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.config import FIELDS, TEXT, Rule, between, whole
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import totals
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.settings import FIELDS, TEXT, Rule, between, whole
 from epymarl_fairtest.store.checksum import unsealed, verify
-from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_missing, refuse_newer
+from epymarl_fairtest.store.read import read_arrays, refuse_missing, refuse_other_formats
 
 COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
 SUMMARY = dict.fromkeys(COUNTS, whole(0)) | {"coverage": between(0, 1), "theta": between(0, 1), "method": TEXT}
@@ -32,10 +32,11 @@ SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "length", "ind
 FAILURES = (*SCALARS, "status", "rewards", "initial_state")
 ABSENT = {  # file -> why it may be missing
     "failures.npz": "a study keeps it only with --keep-failures, or it was taken away",
-    "executions.npz": "the run is of an older FairTest, or it was taken away",
-    "evidence.npz": "the run is of an older FairTest, or it was taken away",
+    "executions.npz": "a study keeps it only with --keep-failures, or it was taken away",
+    "evidence.npz": "a study keeps it only with --keep-failures, or it was taken away",
 }
-RANDOM_PURPOSES = ("predictor", "candidate")  # executed from fresh random starts, whatever the search knows
+RENAMED = {"confirmation": "splice"}  # purposes that had another name in earlier runs of this format
+RANDOM = {"predictor", "candidate"}  # purposes of random executions, in earlier runs that do not say which were
 Columns = dict[str, NDArray[Any]]
 
 
@@ -60,15 +61,11 @@ class FinishedRun:
 
     @cached_property
     def failures(self) -> Columns:
-        """SCALARS, status, initial_state and received, of every format; no columns where there is no failure."""
+        """SCALARS, status, initial_state and received; no columns where there is no failure."""
         path = self.path / "failures.npz"
-        found = read_arrays(path, (*FAILURES, "jfi")) if path.is_file() else {}
+        found = read_arrays(path, FAILURES) if path.is_file() else {}
         if not found:
             return {}
-        if "jfi" in found:
-            found.setdefault("index", found.pop("jfi"))  # format 1: `jfi` held the chosen index
-        if "id" in found:
-            found.setdefault("status", np.full(found["id"].shape, "unchecked"))
         fits = found.keys() == set(FAILURES) and {one.shape[:1] for one in found.values()} == {found["id"].shape}
         if not fits or (found["rewards"].ndim, found["initial_state"].ndim) != (3, 2):
             raise damaged(path, "its columns do not hold failures")
@@ -93,9 +90,8 @@ class FinishedRun:
     @cached_property
     def random(self) -> NDArray[np.bool_]:
         """Which executions were random: only these tell how often the team is unfair when nobody looks for it."""
-        if self.summary["method"] == "random":
-            return np.ones(len(self.executions["id"]), bool)
-        return np.isin(self.executions["purpose"], RANDOM_PURPOSES)
+        random: NDArray[np.bool_] = self.executions["random"]
+        return random
 
     def unfair(self, theta: float | None = None) -> NDArray[np.bool_]:
         """Which executions were unfair; unstable ones are not counted, as in the summary."""
@@ -116,18 +112,16 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
     """The finished search in `path`, with the files that are `needed`."""
     refuse_missing(path)
     if not (path / "manifest.json").is_file():
-        raise FairTestError(f"{str(path)!r} is no FairTest run: it holds no manifest.json. Name a run's own folder.")
+        raise FairTestError(f"{str(path)!r} is not a run: it holds no manifest.json. Name a run's own folder.")
     manifest = read_manifest(path)
     if not (path / "summary.json").is_file():
-        remedy = (
-            "It was begun by an older FairTest: make it again, in a new folder."
-            if manifest.get("format") != FORMAT
-            else f"Go on with it first: fairtest run --resume {shlex.quote(str(path))}"
+        raise FairTestError(
+            f"The run {str(path)!r} is not finished: it holds no summary.json. Resume it first: fairtest run --resume"
+            f" {shlex.quote(str(path))}"
         )
-        raise FairTestError(f"The run {str(path)!r} is not finished: it holds no summary.json. {remedy}")
     summary = read_summary(path)
     if summary["method"] == "predictor":
-        raise FairTestError(f"{str(path)!r} is no search: a study of the predictor (rq3a) judges no team.")
+        raise FairTestError(f"{str(path)!r} is not a search: a study of the predictor (rq3a) judges no team.")
     _check(path / "manifest.json", manifest["settings"], SETTINGS)
     absent = {name: why for name, why in ABSENT.items() if not (path / name).is_file()}
     for name in needed:
@@ -135,7 +129,7 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
             raise FairTestError(f"{str(path / name)!r} is missing: {absent[name]}. Run it again.")
     missing = {name: f"{name} is not in the run folder: {why}" for name, why in absent.items()}
     judged = 0 if "executions.npz" in absent else summary["evaluated"]
-    executions = _read_executions(path / "executions.npz", judged)
+    executions = _read_executions(path / "executions.npz", judged, summary["method"])
     if not judged:
         missing.setdefault("executions.npz", "no episode was judged")
     unstable = _read_unstable(path / "failures.csv") if summary.get("unstable_failures") else []
@@ -148,7 +142,7 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    refuse_newer(path)
+    refuse_other_formats(path)
     manifest = _read_json(path / "manifest.json")
     if not isinstance(manifest.get("settings"), dict) or not TEXT.holds(manifest.get("task")):
         raise damaged(path / "manifest.json", "it does not tell task and settings")
@@ -160,7 +154,9 @@ def read_summary(path: Path) -> dict[str, Any]:
     verify(path / "summary.json")
     summary = _read_json(path / "summary.json")
     if summary.get("method") != "predictor":
-        _check(path / "summary.json", {"unstable_failures": 0, **summary}, SUMMARY)  # format 1 replayed none
+        _check(path / "summary.json", summary, SUMMARY)
+        ledger = summary.get("ledger") or {}
+        summary["ledger"] = {RENAMED.get(purpose, purpose): spent for purpose, spent in ledger.items()}
     return summary
 
 
@@ -174,7 +170,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         value = json.loads(content)
         if not isinstance(value, dict):
             raise ValueError("it is no set of names and values")
-        return unsealed(content) if "crc" in value else value  # older formats have no checksum
+        return unsealed(content) if "crc" in value else value
     except (OSError, ValueError, RecursionError) as error:
         raise damaged(path, error) from error
 
@@ -185,11 +181,15 @@ def _check(path: Path, told: Mapping[str, Any], rules: Mapping[str, Rule]) -> No
         raise damaged(path, "it tells " + ", ".join(wrong))
 
 
-def _read_executions(path: Path, judged: int) -> Columns:
-    names = (*SCALARS, "purpose", "received")
+def _read_executions(path: Path, judged: int, method: str) -> Columns:
+    names = (*SCALARS, "purpose", "random", "received")
     columns = read_arrays(path) if path.is_file() else {}
     if not columns and not judged:  # nothing was executed: no columns either
         columns = {name: np.empty(0) for name in names} | {"received": np.empty((0, 0))}
+    if "purpose" in columns:
+        purposes = columns["purpose"].tolist()
+        columns["purpose"] = np.array([RENAMED.get(purpose, purpose) for purpose in purposes], np.str_)
+        columns.setdefault("random", np.array([method == "random" or purpose in RANDOM for purpose in purposes], bool))
     shapes = {name: columns[name].shape for name in names if name in columns}
     whole = len(shapes) == len(names) and {shape[:1] for shape in shapes.values()} == {(judged,)}
     if not whole or len(shapes["received"]) != 2 or columns["index"].dtype != np.float64:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from epymarl_fairtest.core.files import cannot_write, sync_folder, write_atomically
 from epymarl_fairtest.store.checksum import sealed, unsealed
-from epymarl_fairtest.store.write import cannot_write, sync_folder, write_atomically
 
 NUMBERS = ("batch", "episodes", "steps", "failures", "batch_checksum")
 Entry = dict[str, Any]

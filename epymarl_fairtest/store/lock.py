@@ -10,7 +10,7 @@ import os
 import socket
 from pathlib import Path
 
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.core.errors import FairTestError
 
 try:
     import fcntl

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.errors import FairTestError
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.store.checksum import verify
 
 FORMAT = 3
-"""1: `jfi` held the chosen index, neither `index` nor `status`; 2: no checksums of files, no executions.npz."""
 
 
 def refuse_missing(folder: Path) -> None:
@@ -24,16 +23,17 @@ def refuse_missing(folder: Path) -> None:
         raise FairTestError(f"{what} Name the folder of a run; `fairtest runs` lists those there are.")
 
 
-def refuse_newer(folder: Path) -> None:
-    """Refuse a run folder whose format only a later version knows."""
+def refuse_other_formats(folder: Path) -> None:
+    """Refuse a run folder of a format that this version does not know."""
     try:
         found = json.loads((folder / "manifest.json").read_bytes())["format"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return  # no run folder, or a damaged manifest: others tell
-    if isinstance(found, int) and found > FORMAT:
+    if isinstance(found, int) and found != FORMAT:
+        newer = "a newer" if found > FORMAT else "an older"
         raise FairTestError(
-            f"{str(folder)!r} was written by a newer FairTest (format {found}; this one reads up to {FORMAT})."
-            " Read it with the version that manifest.json names, or update FairTest."
+            f"{str(folder)!r} was written by {newer} FairTest (format {found}; this one reads format {FORMAT})."
+            " Read it with the version that manifest.json names, or make the run again."
         )
 
 

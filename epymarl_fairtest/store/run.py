@@ -10,11 +10,10 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
-import json
 import os
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,16 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.episode import OPERATORS, Episodes
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.fairness import INDICES, Verdict, jfi, judge, totals
-from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, sealed, unsealed, verify
-from epymarl_fairtest.store.failures import load_failures, read_column
-from epymarl_fairtest.store.journal import Entry, append_journal, read_journal, write_journal
-from epymarl_fairtest.store.lock import FILE as LOCK_FILE
-from epymarl_fairtest.store.lock import Lock
-from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_missing, refuse_newer
-from epymarl_fairtest.store.write import (
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import (
     cannot_write,
     json_bytes,
     sync_folder,
@@ -41,9 +33,18 @@ from epymarl_fairtest.store.write import (
     write_columns,
     write_json,
 )
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import Judge, Judged
+from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, sealed, unsealed, verify
+from epymarl_fairtest.store.failures import load_failures, read_column
+from epymarl_fairtest.store.journal import Entry, append_journal, read_journal, write_journal
+from epymarl_fairtest.store.lock import FILE as LOCK_FILE
+from epymarl_fairtest.store.lock import Lock
+from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_missing, refuse_other_formats
 
 SCALARS = (
-    "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi", "status",
+    "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi",
 )  # fmt: skip
 RESULTS = ("journal.jsonl", "failures.npz", "failures.csv", "executions.npz", "evidence.npz")
 Warn = Callable[[str], None]
@@ -79,8 +80,8 @@ class RunFolder:
         """An interrupted run: what its journal names is read back instead of being executed again."""
         refuse_missing(path)
         if not (path / "manifest.json").is_file():
-            raise FairTestError(f"{str(path)!r} is no FairTest run that began: it holds no manifest.json.")
-        refuse_newer(path)
+            raise FairTestError(f"{str(path)!r} is not a started run: it holds no manifest.json.")
+        refuse_other_formats(path)
         folder = cls.__new__(cls)
         folder.path, folder.resumed, folder._warn, folder._made = path, True, warn, []
         try:
@@ -108,13 +109,6 @@ class RunFolder:
                 self._clear()  # it may have been killed at the very end
             self._lock.remove()
             raise FairTestError(f"The run {str(self.path)!r} is finished; there is nothing to resume.")
-        manifest = self.manifest()
-        if manifest["format"] != FORMAT:
-            raise FairTestError(
-                f"The run {str(self.path)!r} was begun by an older FairTest (format {manifest['format']}, now {FORMAT})"
-                " and cannot be gone on with. The failures it found are in parts/, readable with numpy; make it again"
-                f" in a new folder: {manifest['command']}"
-            )
 
     def _read_journal(self) -> None:
         for left in self.path.rglob(".*.tmp"):  # what a killed process was writing
@@ -155,7 +149,7 @@ class RunFolder:
         episodes = Episodes(**read_arrays(self._batch(number)))
         part = self._part(number)
         if entry["failures"] and not self._is_whole(part, entry["part_checksum"]):
-            found = self._failures_of(episodes)
+            found = failure_arrays(self._judged(episodes))
             if len(found["id"]) != entry["failures"]:
                 return None
             write_arrays(part, found)
@@ -175,24 +169,18 @@ class RunFolder:
         self._set_aside(path, "is damaged (its checksum is not the one in the journal) and made again")
         return False
 
-    def _failures_of(self, episodes: Episodes) -> dict[str, NDArray[Any]]:
+    def _judged(self, episodes: Episodes) -> Judged:
         manifest = self.manifest()
-        index = INDICES[manifest["settings"]["index"]](totals(episodes.rewards))
-        failing = judge(index, manifest["theta"]) == Verdict.UNFAIR
-        return failure_arrays(episodes.take(failing), index[failing])
+        return Judge(INDICES[manifest["settings"]["index"]], manifest["theta"])(episodes)
 
-    def save_batch(
-        self, number: int, purpose: str, episodes: Episodes, index: NDArray[np.float64], failing: NDArray[np.bool_]
-    ) -> None:
+    def save_batch(self, number: int, purpose: str, judged: Judged) -> None:
         """Failures, then the batch, then the journal line that makes both count."""
         with uninterrupted():  # what was executed is kept
-            self._save_batch(number, purpose, episodes, index, failing)
+            self._save_batch(number, purpose, judged)
 
-    def _save_batch(
-        self, number: int, purpose: str, episodes: Episodes, index: NDArray[np.float64], failing: NDArray[np.bool_]
-    ) -> None:
-        part, batch = self._part(number), self._batch(number)
-        found = failure_arrays(episodes.take(failing), index[failing]) if failing.any() else {}
+    def _save_batch(self, number: int, purpose: str, judged: Judged) -> None:
+        part, batch, episodes = self._part(number), self._batch(number), judged.episodes
+        found = failure_arrays(judged) if judged.unfair.any() else {}
         if part.exists() and not _holds(part, found):  # of a process that was killed before it wrote the line
             self._set_aside(part, "holds other failures than its batch gave when it was executed again")
         if found:
@@ -204,7 +192,7 @@ class RunFolder:
                 "purpose": purpose,
                 "episodes": len(episodes),
                 "steps": episodes.executed_steps(),
-                "failures": int(failing.sum()),
+                "failures": int(judged.unfair.sum()),
                 "batch_checksum": checksum(batch),
                 "part_checksum": checksum(part) if found else None,
             }
@@ -268,24 +256,29 @@ class RunFolder:
     def manifest(self) -> dict[str, Any]:
         try:
             content = (self.path / "manifest.json").read_bytes()
-            manifest = json.loads(content)
-            if manifest["format"] >= 3:
-                manifest = unsealed(content)
+            manifest = unsealed(content)
             manifest["settings"], manifest["seed"], manifest["command"], manifest["policy_digest"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise FairTestError(f"{str(self.path / 'manifest.json')!r} is damaged ({error!r}).") from error
         return manifest
 
-    def join_failures(self, status: NDArray[np.str_]) -> None:
-        """All failures into one file and one table, with what their confirmation gave."""
-        paths = [path for path, _ in self._parts()]
-        names = list(read_arrays(paths[0])) if paths else []
-        columns: dict[str, list[Any]] = {name: [partial(read_column, path, name) for path in paths] for name in names}
-        if paths:
-            columns["status"] = [lambda: status]
-        write_columns(self.path / "failures.npz", columns, len(status))
-        table = failure_table(self.path / "failures.npz")
+    def join_failures(self, added: Mapping[str, NDArray[Any]]) -> None:
+        """All failures into one file and one table, with the columns that the steps after the search add."""
+        parts = self._parts()
+        names = list(read_arrays(parts[0][0])) if parts else []
+        columns: dict[str, list[Any]] = {
+            name: [partial(read_column, path, name) for path, _ in parts] for name in names
+        }
+        if parts:
+            columns |= {name: [lambda values=values: values] for name, values in added.items()}
+        write_columns(self.path / "failures.npz", columns, self.failure_count())
+        table = failure_table(self.path / "failures.npz", (*SCALARS, *added))
         write_atomically(self.path / "failures.csv", lambda file: file.write(table.encode()))
+
+    def write_files(self, files: Mapping[str, Mapping[str, NDArray[Any]]]) -> None:
+        """What a step after the search leaves: NAME.npz -> its arrays."""
+        for name, arrays in files.items():
+            write_arrays(self.path / name, arrays, compressed=True)
 
     def write_evidence(self, executions: dict[str, NDArray[Any]], evidence: dict[str, NDArray[Any]]) -> None:
         """What the report draws: one row per executed episode, and what the method kept."""
@@ -324,9 +317,10 @@ def _holds(path: Path, arrays: dict[str, NDArray[Any]]) -> bool:
     )
 
 
-def failure_arrays(episodes: Episodes, index: NDArray[np.float64]) -> dict[str, NDArray[Any]]:
+def failure_arrays(judged: Judged) -> dict[str, NDArray[Any]]:
     """The columns of failures.npz: plain arrays, one row per failure, no pickle."""
-    rows = np.arange(len(episodes))
+    failing = judged.take(judged.unfair)
+    episodes, rows = failing.episodes, np.arange(len(failing))
     return {
         "id": episodes.id,
         "root_seed": episodes.root_seed,
@@ -336,8 +330,8 @@ def failure_arrays(episodes: Episodes, index: NDArray[np.float64]) -> dict[str, 
         "stream": episodes.stream,
         "shift": episodes.shift,
         "length": episodes.length,
-        "index": index,
-        "jfi": jfi(totals(episodes.rewards)),
+        "index": failing.index,
+        "jfi": jfi(failing.received),
         "start_state": episodes.states[rows, episodes.start_step],
         "initial_state": episodes.states[:, 0],
         "states": episodes.states,
@@ -347,12 +341,12 @@ def failure_arrays(episodes: Episodes, index: NDArray[np.float64]) -> dict[str, 
     }
 
 
-def failure_table(path: Path) -> str:
+def failure_table(path: Path, columns: Sequence[str]) -> str:
     """failures.csv: the same without the arrays."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(SCALARS)
+    writer.writerow(columns)
     with np.load(path, allow_pickle=False) as file:
         if file.files:
-            writer.writerows(zip(*(file[name].tolist() for name in SCALARS), strict=True))
+            writer.writerows(zip(*(file[name].tolist() for name in columns), strict=True))
     return out.getvalue()

@@ -1,19 +1,16 @@
-"""The tasks FairTest knows, which of them an environment is, and what the name of an allocation means."""
+"""The tasks FairTest knows, and which of them an environment is. One folder each; `fairtest.tasks` adds more."""
 
-import importlib
+from __future__ import annotations
+
 from typing import Any
 
-import numpy as np
+from epymarl_fairtest.core.registry import Registry
+from epymarl_fairtest.tasks.contract import Task, complaint
 
-from epymarl_fairtest.errors import FairTestError
-from epymarl_fairtest.tasks.base import Allocation, Array, Task
-from epymarl_fairtest.tasks.foraging import ForagingTask
-from epymarl_fairtest.tasks.generic import GenericTask
-from epymarl_fairtest.tasks.spread import SpreadTask
-from epymarl_fairtest.tasks.tag import TagTask
-
-TASKS: dict[str, type[Task]] = {task.name: task for task in (SpreadTask, TagTask, ForagingTask, GenericTask)}
-"""In the order in which they are asked; generic takes whatever the others leave."""
+TASKS: Registry[type[Task]] = Registry(
+    "task", package="epymarl_fairtest.tasks", attribute="TASK", group="fairtest.tasks", complaint=complaint
+)
+"""In the order in which they are asked; generic, which takes whatever the others leave, is the last."""
 
 
 def task_for(env: Any) -> Task:
@@ -21,49 +18,15 @@ def task_for(env: Any) -> Task:
     return next(task for task in TASKS.values() if task.recognises(env))(env)
 
 
-def resolve_allocation(task: Task, name: str) -> Allocation:
-    """`env`, an allocation of the task's own, or `package.module:function` of the user's."""
-    if name in task.allocations:
-        return task.allocations[name]
-    if ":" not in str(name):
-        raise FairTestError(
-            f"allocation={name!r} is unknown for task {task.name}; allowed: {', '.join(task.allocations)}, "
-            "or a function of your own written as package.module:function."
-        )
-    return _checked(task, name, _imported(name))
+def register_environments() -> None:
+    """Make the gymnasium ids of our own tasks known. Entry points are strings: nothing heavy is imported."""
+    import gymnasium
+
+    for task in TASKS.own():
+        for name, entry_point in task.environments.items():
+            if name not in gymnasium.registry:
+                # The host adds its own TimeLimit, and the checker is as slow as the environments.
+                gymnasium.register(name, entry_point=entry_point, disable_env_checker=True)
 
 
-def _imported(name: str) -> Allocation:
-    module, _, attribute = name.partition(":")
-    try:
-        function: Any = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # the user's module may fail in any way while it is imported
-        raise FairTestError(
-            f"allocation={name!r} cannot be imported ({type(error).__name__}: {error}). Write it as "
-            "package.module:function and see that the module lies on PYTHONPATH."
-        ) from error
-    if not callable(function):
-        raise FairTestError(
-            f"allocation={name!r} is a {type(function).__name__}; it must be a function "
-            "f(state, reward) -> one reward per agent."
-        )
-    allocation: Allocation = function
-    return allocation
-
-
-def _checked(task: Task, name: str, function: Allocation) -> Allocation:
-    """A wrong allocation would make every verdict wrong in silence: look at each result."""
-
-    def allocation(state: Array, reward: Array) -> Array:
-        paid = np.asarray(function(state, reward), dtype=np.float64)
-        expected = (*state.shape[:-1], task.n_agents)
-        if paid.shape != expected:
-            raise FairTestError(
-                f"allocation={name!r} gave the shape {paid.shape} where {expected} is needed: for states "
-                f"{state.shape} one reward per agent, with any leading axes kept."
-            )
-        if not np.isfinite(paid).all():
-            raise FairTestError(f"allocation={name!r} gave NaN or infinity; every reward must be finite.")
-        return paid
-
-    return allocation
+__all__ = ["TASKS", "Task", "register_environments", "task_for"]

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 import epymarl_fairtest  # noqa: F401  (registers the environments)
-from epymarl_fairtest.config import settings
-from epymarl_fairtest.host.checkpoint import PolicyRecord, expected_shapes, save_policy
-from epymarl_fairtest.run import run, versions
+from epymarl_fairtest.settings import settings
+from epymarl_fairtest.team.checkpoint import PolicyRecord, expected_shapes, save_policy
+from epymarl_fairtest.campaign.run import run, versions
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.subject import saved_subject
+from epymarl_fairtest.team.saved import saved_subject
 
 HERE = Path(__file__).resolve().parent
 SUMMARY = HERE / "summary.json"

@@ -1,1 +1,0 @@
-"""The strategies FairTest is compared with, one file each, all under the contract of `campaign.py`."""

@@ -1,0 +1,1 @@
+"""A campaign: the search for unfair episodes, the steps after it, and the summary of both."""

@@ -1,0 +1,208 @@
+"""One run: a trained team, its environment and the settings become a run folder and a summary.
+
+The plug-in and `fairtest run` both end here. Whatever can be refused was refused before: the run
+folder exists only once everything fits.
+"""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from typing import Any
+
+from epymarl_fairtest import __version__
+from epymarl_fairtest.campaign.calibration import calibrate, given_theta
+from epymarl_fairtest.campaign.loop import Campaign
+from epymarl_fairtest.campaign.observers import Observer, beside_the_bar
+from epymarl_fairtest.campaign.steps import STEPS, Step
+from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome
+from epymarl_fairtest.campaign.summary import summarise
+from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.core import stopping
+from epymarl_fairtest.core.clock import Clock
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.core.ledger import PROOF, Ledger
+from epymarl_fairtest.engine.contract import Engine
+from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
+from epymarl_fairtest.engine.selection import make_engine, real_engine
+from epymarl_fairtest.settings import Settings
+from epymarl_fairtest.store.run import RunFolder
+from epymarl_fairtest.strategies import strategy_of
+from epymarl_fairtest.strategies.contract import Context, Strategy
+from epymarl_fairtest.team.contract import Team
+
+Warn = Callable[[str], None]
+LIBRARIES = "torch numpy scikit-learn moocore gymnasium pettingzoo mpe2 lbforaging sacred numba".split()  # noqa: SIM905
+
+
+def run(
+    team: Team,
+    settings: Settings,
+    folder: RunFolder,
+    *,
+    seed: int,
+    command: str,
+    warn: Warn,
+    observers: Sequence[Observer] = (),
+) -> dict[str, Any]:
+    """Test the team; return the summary that was written to `folder`."""
+    warn = beside_the_bar(warn)
+    try:
+        with folder:  # others may write to it once this is over, however it ends
+            try:
+                summary = Run(team, settings, folder, seed, command, warn, observers).summary()
+            except BaseException as error:
+                folder.remove_if_empty(refused=isinstance(error, FairTestError))
+                raise
+        for observer in observers:
+            observer.finished(folder.path, summary, team)
+    finally:
+        for observer in observers:
+            observer.closed()
+    return summary
+
+
+@dataclass
+class Run:
+    """One run while it happens: prepare, search, take the steps after it, summarise."""
+
+    team: Team
+    settings: Settings
+    folder: RunFolder
+    seed: int
+    command: str
+    warn: Warn
+    observers: Sequence[Observer]
+
+    def summary(self) -> dict[str, Any]:
+        self.clock, self.ledger = Clock(), Ledger()
+        self.prepare()
+        self.search()
+        added: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
+        for step in STEPS.values():
+            outcome = self.take(step)
+            added |= outcome.summary
+            columns |= outcome.columns
+            self.folder.write_files(outcome.files)
+        with self.clock.phase("saving"):
+            self.folder.join_failures(columns)
+            self.folder.write_evidence(
+                self.tally.executions(), self.context.evidence | {"coverage_cells": self.tally.cells()}
+            )
+        summary = summarise(self.context, self.engine, self.tally, self.ledger, self.clock, added)
+        self.folder.finish(summary)
+        return summary
+
+    def prepare(self) -> None:
+        """Engine, threshold, and everything that the strategy may know."""
+        team, settings = self.team, self.settings
+        with self.clock.phase("compiling"):  # or reading what was compiled before
+            self.real: Lockstep = real_engine(team, settings)
+            self.engine: Engine = make_engine(team, settings, self.warn, real=self.real, clock=self.clock)
+        if self.real.episodes:
+            self.ledger.charge(PROOF, self.real.episodes, self.real.steps)
+        judge = Judge(INDICES[settings.index], self._theta())
+        self.strategy: Strategy = strategy_of(settings)
+        self.context = Context(
+            team.task,
+            settings,
+            self.seed,
+            judge,
+            team.available,
+            team.policy.reading,
+            team.sample,
+            warn=self.warn,
+            options=self.strategy.chosen(settings),
+            ask=partial(q_if_seen, team.policy),
+            initial_states=self.engine.initial_states,
+            clock=self.clock,
+        )
+        own = settings.distinct_distance
+        distance = team.task.distinct_distance if own is None else own
+        self.tally = Tally(team.task, judge, bins=settings.coverage_bins, distinct_distance=distance)
+        if not self.folder.resumed:
+            self.folder.write_manifest(self._manifest(distance))
+
+    def _theta(self) -> float:
+        if self.settings.theta != "auto":
+            return given_theta(self.settings, self.team.task)
+        with self.clock.phase("calibration"):
+            return calibrate(self.team, self.settings, self.engine, self.seed, self.ledger).theta
+
+    def _manifest(self, distance: float) -> dict[str, Any]:
+        return {
+            "fairtest": __version__,
+            "python": platform.python_version(),
+            "versions": versions(),
+            "task": self.team.task.name,
+            "engine": self.engine.name,
+            "seed": self.seed,
+            "theta": self.context.theta,
+            "distinct_distance": distance,
+            "settings": self.settings.as_dict(),
+            "command": self.command,
+            **self.team.origin,
+        }
+
+    def search(self) -> None:
+        """The strategy's search, until the budget is spent."""
+        for observer in self.observers:
+            observer.searching(self.settings)
+
+        def on_batch(charged: int) -> None:
+            stopping.check()
+            for observer in self.observers:
+                observer.executed(charged, self.tally.failures)
+
+        Campaign(self.strategy, self.context, self.engine, self.folder, self.tally, self.ledger, on_batch).run()
+
+    def take(self, step: Step) -> Outcome:
+        """A step after the search: what it asks for is executed, and charged under its own purpose."""
+        for observer in self.observers:
+            observer.doing(step.phase)
+        look, judge = self.real.seen, self.context.judge
+        context = Aftermath(self.team, self.settings, self.seed, judge, self.folder, look, self.warn)
+        with self.clock.phase(step.phase):
+            asking = step.run(context)
+            answer: Any = None  # what a generator must be sent first
+            while True:
+                try:
+                    wanted = asking.send(answer)
+                except StopIteration as end:
+                    outcome: Outcome = end.value
+                    return outcome
+                answer = (self.real if wanted.real else self.engine).execute(wanted.tests)
+                self.ledger.charge(step.purpose, len(answer), answer.executed_steps())
+
+
+def stopped(folder: RunFolder, settings: Settings) -> str:
+    """What an interrupted run has found, and how to resume it."""
+    if not (folder.path / "manifest.json").is_file():
+        return "Stopped before anything was executed."
+    if (folder.path / "summary.json").is_file():
+        return f"Stopped. The run is complete; draw its page with: fairtest report {shlex.quote(str(folder.path))}"
+    return (
+        f"Stopped. {folder.failure_count()} unfair episodes are kept, of {folder.episode_count()} that were executed"
+        f" (budget {settings.budget}). Resume with:\n  {resume_command(folder)}"
+    )
+
+
+def resume_command(folder: RunFolder) -> str:
+    return f"fairtest run --resume {shlex.quote(str(folder.path))}"
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found

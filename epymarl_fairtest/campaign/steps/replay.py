@@ -1,0 +1,57 @@
+"""Replaying failures: do they come out the same in the real environment, bit for bit?
+
+One that does not is unstable: it is kept and not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute, Outcome, Step, Steps
+from epymarl_fairtest.core.episodes import Episodes, Tests, replay_tests
+from epymarl_fairtest.core.ledger import purpose
+
+CONFIRMED, UNSTABLE, UNCHECKED = "confirmed", "unstable", "unchecked"
+COMPARED = ("states", "actions", "rewards", "length")  # what happened; Q-values are why
+REPLAY = purpose("replay", "failures again in the real environment, after the search (charged to nobody)")
+
+
+def replay(context: Aftermath) -> Steps:
+    """What became of each failure; `replay` of them, drawn at random, are executed again for real."""
+    count, wanted = context.found.failure_count(), context.settings.replay
+    status, rows = np.full(count, UNCHECKED), np.arange(count)
+    if wanted != "all" and count > int(wanted):
+        rows = np.sort(context.generator("confirm").choice(count, int(wanted), replace=False))
+    if len(rows):
+        failures = context.found.failures(rows)
+        tests = tests_again(failures, context.look, restorable=context.team.task.restorable)
+        again = yield Execute(tests, real=True)
+        status[rows] = np.where(agrees(failures, again), CONFIRMED, UNSTABLE)
+    counts = {f"{name}_failures": int((status == name).sum()) for name in (UNSTABLE, CONFIRMED)}
+    return Outcome(summary=counts, columns={"status": status})
+
+
+def tests_again(failures: Episodes, look: Callable[[Episodes], Episodes], *, restorable: bool) -> Tests:
+    """The tests that gave these failures; what a memory needs is looked at again, not trusted."""
+    return replay_tests(look(failures) if restorable else failures, restorable=restorable)
+
+
+def agrees(a: Episodes, b: Episodes) -> NDArray[np.bool_]:
+    """Which rows are the same, bit for bit?"""
+    same = [(getattr(a, name) == getattr(b, name)).reshape(len(a), -1).all(axis=1) for name in COMPARED]
+    return np.logical_and.reduce(same)
+
+
+def replay_sentence(summary: Mapping[str, Any]) -> str:
+    confirmed, unstable = summary["confirmed_failures"], summary["unstable_failures"]
+    if not confirmed + unstable:
+        return "No failure was replayed in the real environment."
+    told = f"{confirmed:,} of {confirmed + unstable:,} replayed failures came out the same in the real environment"
+    return told + (f"; {unstable:,} did not and are not counted." if unstable else ".")
+
+
+STEP = Step("replay", "replaying", REPLAY, replay, command="replay", order=1)

@@ -1,0 +1,97 @@
+"""summary.json, and the table that a user sees last in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.core.clock import Clock
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.ledger import Ledger
+from epymarl_fairtest.engine.contract import Engine
+from epymarl_fairtest.strategies.contract import Context
+
+NO_PREDICTOR = dict.fromkeys(("auc_abstract", "auc_full", "d", "joint_states"))
+
+
+def summarise(
+    context: Context, engine: Engine, tally: Tally, ledger: Ledger, clock: Clock, steps: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The numbers of a run; `steps` is what the steps after the search add to them."""
+    settings, notes, counted = context.settings, dict(context.notes), tally.summary()
+    return {
+        "task": context.task.name,
+        "method": settings.method,
+        "preset": settings.preset,
+        "seed": context.seed,
+        "index": settings.index,
+        "theta": context.theta,
+        "executed_episodes": ledger.executed_episodes,
+        "executed_steps": ledger.executed_steps,
+        "charged_strict": ledger.charged("strict"),
+        "charged_paper": ledger.charged("paper"),
+        **counted,
+        "failures": counted["failures"] - steps.get("unstable_failures", 0),
+        **steps,
+        **clock.spent(),
+        "engine": engine.name,
+        "predictor": notes.pop("predictor", NO_PREDICTOR),
+        "ledger": ledger.as_dict(),
+        "notes": notes,
+    }
+
+
+def summary_table(summary: dict[str, Any], out: Path) -> str:
+    """The last thing a user sees in the terminal."""
+    failures, evaluated = summary["failures"], summary["evaluated"]
+    share = f"{failures / evaluated:.1%}" if evaluated else "-"
+    quantiles = summary["index_quantiles"]
+
+    def number(value: float | None) -> str:
+        return "-" if value is None else f"{value:.3f}"
+
+    rows = [
+        ("task", f"{summary['task']}   threshold {summary['theta']:.3g} on {INDICES[summary['index']].label}"),
+        ("method", f"{summary['method']} ({summary['preset']}), seed {summary['seed']}, {summary['engine']} engine"),
+        ("unfair episodes", f"{failures} of {evaluated} ({share})"),
+        ("  distinct / roots", f"{summary['distinct_failures']} / {summary['roots']}"),
+        ("  after the prefix", f"{summary['suffix_failures']} are unfair in what was executed alone"),
+        ("  coverage", f"{summary['coverage']:.3f} of the position grid"),
+        ("  confirmed", _confirmation(summary)),
+        ("undefined episodes", f"{summary['undefined']} (no agent received anything)"),
+        ("fairness index", f"lowest {number(quantiles['0'])}, median {number(quantiles['0.5'])}"),
+        ("charged", f"{summary['charged_strict']} episodes strict, {summary['charged_paper']} as the paper counts"),
+        ("time", f"{summary['wall_seconds']:.1f} s for {summary['executed_steps']} environment steps"),
+        ("  cpu", _shares(summary)),
+        ("results", str(out)),
+    ]
+    if (page := out / "report" / "index.html").is_file():
+        rows.append(("report", str(page)))
+    predictor = summary["predictor"]
+    if predictor["d"] is not None:
+        quality = f"out-of-bag AUC {number(predictor['auc_full'])} ({number(predictor['auc_abstract'])} states alone)"
+        rows.insert(
+            [name for name, _ in rows].index("time"),
+            ("predictor", f"{quality}, {predictor['joint_states']} joint states, d {predictor['d']:.3g}"),
+        )
+    width = max(len(name) for name, _ in rows)
+    lines = [f"  {name:<{width}}  {value}" for name, value in rows]
+    rule = "-" * max(len(line) for line in lines)
+    return "\n".join([rule, "  FairTest", rule, *lines, rule])
+
+
+def _confirmation(summary: dict[str, Any]) -> str:
+    confirmed, unstable = summary["confirmed_failures"], summary["unstable_failures"]
+    told = f"{confirmed} of {confirmed + unstable} agree when the real environment replays them"
+    return told + (f"; {unstable} unstable ones are not counted" if unstable else "")
+
+
+def _shares(summary: dict[str, Any]) -> str:
+    """The CPU time and the largest parts of it; the twin's proof always."""
+    total, phases = summary["cpu_seconds"], dict(summary["phases"])
+    proof = phases.pop("proof", None)
+    parts = sorted(phases.items(), key=lambda item: -item[1])[:5]
+    told = f"{total:.1f} s: " + ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in parts if seconds)
+    return told if proof is None else f"{told}, the twin's proof {proof:.2f} s"

@@ -1,0 +1,89 @@
+"""What the commands share: arguments that are settings, a team that is loaded, a run that is begun."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from epymarl_fairtest.campaign.observers import Observer
+    from epymarl_fairtest.settings import Settings
+    from epymarl_fairtest.team.contract import Team
+
+NAMED = {name: f"--{name}" for name in ("method", "budget", "seed", "preset", "accounting", "out", "quantile")}
+NAMED["calibration_episodes"] = "--episodes"
+"""Settings with an option of their own -> how it is typed."""
+
+
+def as_typed(message: str, args: Namespace) -> str:
+    """With a setting named as on this command line: fairtest_args.NAME is how a host calls it."""
+    if "set" not in args:
+        return message
+    own = {name: option for name, option in NAMED.items() if name in args}
+    return re.sub(r"fairtest_args\.(\w+)", lambda found: own.get(found[1], f"--set {found[1]}"), message)
+
+
+def add_team_arguments(parser: ArgumentParser, required: bool = True) -> None:
+    parser.add_argument("--policy", type=Path, required=required, metavar="DIR", help="agent.th and policy.yaml")
+    add_setting_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_setting_arguments(parser: Any) -> None:
+    parser.add_argument("--seed", type=int, help="root seed")
+    parser.add_argument("--preset", help="quick, paper or strict")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
+
+
+def add_search_arguments(parser: Any) -> None:
+    parser.add_argument("--method", help="strategy that chooses the tests")
+    parser.add_argument("--budget", type=int, help="episodes it may spend")
+
+
+def given_settings(args: Namespace) -> dict[str, Any]:
+    """What was given on this command line, by the names of settings."""
+    from epymarl_fairtest.settings import parse_assignments
+
+    return parse_assignments(args.set, {name: getattr(args, name, None) for name in NAMED})
+
+
+def settings_for_team(args: Namespace, **unless_given: Any) -> Settings:
+    """The settings of a command that tests the team in --policy; the team's allocation unless another is given."""
+    from epymarl_fairtest.strategies import configure
+    from epymarl_fairtest.team.checkpoint import load_record
+
+    given = {**unless_given, **given_settings(args)}
+    given.setdefault("allocation", load_record(args.policy).allocation)
+    return configure(given)
+
+
+def checked_team(policy: Path, settings: Settings) -> Team:
+    """The team, once everything about the method that can be refused was not."""
+    from epymarl_fairtest.strategies import strategy_of
+    from epymarl_fairtest.team.saved import saved_team
+
+    strategy_of(settings).check_settings(settings)
+    team = saved_team(policy, settings.allocation)
+    strategy_of(settings).check_settings(settings, team.task)
+    return team
+
+
+def observers(settings: Settings) -> list[Observer]:
+    """A bar on the terminal, and the page unless it is switched off."""
+    from epymarl_fairtest.campaign.observers import Progress
+    from epymarl_fairtest.report.observer import Page
+
+    found: list[Observer] = [Progress(settings, terminal=sys.stderr.isatty())]
+    return [*found, Page(warn)] if settings.report else found
+
+
+def command_line() -> str:
+    return shlex.join(["fairtest", *sys.argv[1:]])
+
+
+def warn(message: str) -> None:
+    print(f"fairtest: {message}", file=sys.stderr)

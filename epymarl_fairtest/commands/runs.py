@@ -1,0 +1,211 @@
+"""`fairtest runs`: which runs lie below some folders, in what state, with their numbers. Reads, never repairs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import zipfile
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from epymarl_fairtest.core.errors import FairTestError
+
+DEFAULT = ("results", "runs", ".")
+DEPTH = 10  # results/sacred/ALGORITHM/KEY/NUMBER/fairtest is six, in a folder that may lie a few deep itself
+PASSED_BY = {"node_modules", "site-packages", "__pycache__", "batches", "parts"}
+FINISHED, RUNNING, INTERRUPTED, DAMAGED = "finished", "running", "interrupted", "damaged"
+HEADER = ("when", "state", "task", "method", "seed", "budget", "judged", "failures", "distinct", "roots", "run")
+NUMBERS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "coverage")
+
+
+ORDER = 50
+
+
+@dataclass(frozen=True)
+class Run:
+    """A line of the list. What a run does not tell is None."""
+
+    path: str
+    state: str
+    when: str  # last change of its newest file that counts, local time
+    reason: str | None = None  # why it is damaged
+    batches: int | None = None  # that an interrupted run can go on from
+    task: str | None = None
+    method: str | None = None
+    preset: str | None = None
+    seed: int | None = None
+    budget: int | None = None
+    accounting: str | None = None
+    algorithm: str | None = None
+    policy: str | None = None
+    theta: float | None = None
+    evaluated: int | None = None
+    failures: int | None = None
+    distinct_failures: int | None = None
+    roots: int | None = None
+    undefined: int | None = None
+    coverage: float | None = None
+    format: int | None = None
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "runs", help="list runs with their numbers, newest first", epilog="example: fairtest runs results"
+    )
+    parser.add_argument(
+        "folders", nargs="*", type=Path, metavar="DIR", help="where to look (results, runs and the current folder)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    parser.set_defaults(func=runs)
+
+
+def runs(args: Namespace) -> int:
+    for folder in args.folders:
+        if not folder.is_dir():
+            raise FairTestError(f"There is no folder {str(folder)!r}; name folders in which runs lie.")
+    folders = args.folders or [path for path in map(Path, DEFAULT) if path.is_dir()]
+    found = listed(folders)
+    if args.json:
+        print(json.dumps([asdict(run) for run in found]))
+    elif found:
+        print(table(found))
+    else:
+        print(f"No runs below {', '.join(map(str, folders))}.")
+    return 0
+
+
+def listed(folders: Sequence[Path]) -> list[Run]:
+    """Every run below these folders once, newest first."""
+    places: dict[Path, Path] = {}
+    for folder in folders:
+        for path in run_folders(folder):
+            places.setdefault(path.resolve(), path)
+    dated = [(changed(path), str(path), look(path)) for path in places.values()]
+    return [run for _, _, run in sorted(dated, key=lambda entry: (-entry[0], entry[1]))]
+
+
+def run_folders(root: Path) -> Iterator[Path]:
+    """Folders that hold a run, not deeper than DEPTH; what lies inside a run is its own."""
+    for place, folders, files in os.walk(root):
+        path = Path(place)
+        if is_run(path, files):
+            folders.clear()
+            yield path
+        elif len(path.relative_to(root).parts) >= DEPTH or "pyvenv.cfg" in files:
+            folders.clear()
+        folders[:] = sorted(name for name in folders if name not in PASSED_BY and not name.startswith("."))
+
+
+def is_run(path: Path, files: Sequence[str]) -> bool:
+    """Other programs write a manifest.json too; a journal or FairTest's own name in it tells ours apart."""
+    if "journal.jsonl" in files and {"manifest.json", "summary.json", "failures.csv"} & set(files):
+        return True
+    try:
+        manifest = json.loads((path / "manifest.json").read_text()) if "manifest.json" in files else None
+    except (OSError, ValueError, RecursionError):
+        return (path / "batches").is_dir() or (path / "failures.npz").is_file()
+    return isinstance(manifest, dict) and "fairtest" in manifest
+
+
+def changed(path: Path) -> float:
+    """When a run ended or, if it did not, when it was last written to."""
+    for name in ("summary.json", "journal.jsonl", "manifest.json"):
+        if (path / name).is_file():
+            return (path / name).stat().st_mtime
+    return path.stat().st_mtime
+
+
+def look(path: Path) -> Run:
+    """One run as it lies there."""
+    when = datetime.fromtimestamp(changed(path)).isoformat(sep=" ", timespec="seconds")
+    try:
+        return Run(path=str(path), when=when, **_told(path))
+    except FairTestError as error:
+        return Run(path=str(path), when=when, state=DAMAGED, reason=str(error))
+
+
+def _told(path: Path) -> dict[str, Any]:
+    from epymarl_fairtest.store.finished import damaged, read_manifest, read_summary
+    from epymarl_fairtest.store.journal import read_journal
+
+    manifest = read_manifest(path)
+    settings = manifest["settings"]
+    told = {name: settings.get(name) for name in ("method", "preset", "budget", "accounting")}
+    told |= {name: manifest.get(name) for name in ("task", "seed", "algorithm", "policy", "theta", "format")}
+    if not (path / "summary.json").is_file():
+        batches, _ = read_journal(path / "journal.jsonl")
+        return told | {"state": RUNNING if is_locked(path) else INTERRUPTED, "batches": len(batches)}
+    summary = read_summary(path)
+    told |= {name: summary.get(name) for name in ("method", "theta", *NUMBERS)}
+    for name in ("failures.npz", "executions.npz", "evidence.npz"):  # a study or an older version may not have them
+        if (path / name).is_file() and not zipfile.is_zipfile(path / name):
+            raise damaged(path / name, "it is cut off or no .npz file")
+    return told | {"state": FINISHED}
+
+
+def is_locked(path: Path) -> bool:
+    """Is a process at it? Its lock goes with it, however it ends."""
+    from epymarl_fairtest.store.lock import FILE
+
+    try:
+        import fcntl
+
+        with (path / FILE).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):  # no locks here, or no lock file
+        return False
+    return False
+
+
+def table(found: Sequence[Run]) -> str:
+    rows = [HEADER, *map(_row, found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    sides = ["<"] * 4 + [">"] * 6 + ["<"]  # numbers to the right
+    lines = [
+        "  ".join(f"{cell:{side}{w}}" for cell, side, w in zip(row, sides, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    notes = [f"  {run.path}: {note}" for run in found if (note := _note(run))]
+    return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def _note(run: Run) -> str | None:
+    from epymarl_fairtest.store.read import FORMAT
+
+    if run.state == DAMAGED:
+        return run.reason
+    if run.state != INTERRUPTED:
+        return None
+    if run.format != FORMAT:
+        return "interrupted, and begun by an older FairTest: make it again."
+    after = "1 batch" if run.batches == 1 else f"{run.batches} batches"
+    return f"interrupted after {after}; go on with it: fairtest run --resume {shlex.quote(run.path)}"
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    """The cells under HEADER."""
+
+    def number(value: Any) -> str:
+        return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+    share = f" ({run.failures / run.evaluated:.1%})" if run.evaluated and run.failures is not None else ""
+    return (
+        run.when[:16],
+        run.state,
+        number(run.task),
+        number(run.method),
+        "-" if run.seed is None else str(run.seed),  # to be copied
+        number(run.budget),
+        number(run.evaluated),
+        number(run.failures) + share,
+        number(run.distinct_failures),
+        number(run.roots),
+        run.path,
+    )

@@ -1,0 +1,339 @@
+"""`fairtest study`: runs the paper's experiments on any teams, and writes their tables and figures.
+
+Knows the command line, the order of things and what is printed; grid, backends, tables and figures are elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epymarl_fairtest.commands.arguments import given_settings, warn
+from epymarl_fairtest.core.errors import FairTestError
+
+if TYPE_CHECKING:
+    from epymarl_fairtest.study.jobs import Job
+    from epymarl_fairtest.study.plan import Study
+    from epymarl_fairtest.study.tables import Results
+
+MOST_SEEDS = 10_000
+STUDIES = ("rq1", "rq2", "rq3a", "rq3b", "rq3c")
+
+
+ORDER = 110
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "study",
+        help="the paper's experiments on any teams, with statistics and figures",
+        epilog="example: fairtest study rq1 --policies results/fairtest/RUN/policy --seeds 5 --preset quick --out out",
+    )
+    parser.add_argument(
+        "study", choices=STUDIES,
+        help="rq1 methods, rq2 select ratios, rq3a predictor's features, rq3b fitness functions, rq3c prioritisation",
+    )  # fmt: skip
+    parser.add_argument("--policies", type=Path, nargs="+", required=True, metavar="DIR", help="agent.th, policy.yaml")
+    parser.add_argument("--seeds", default="10", help="how many, from 0 (10), or which ones: 3,5,7")
+    parser.add_argument("--accounting", choices=("strict", "paper"), help="what counts against the budget (strict)")
+    parser.add_argument("--preset", help="quick, paper or strict (the one with the accounting's name)")
+    parser.add_argument("--budget", type=int, help="episodes per run")
+    parser.add_argument("--methods", nargs="+", metavar="NAME", help="methods of rq1 (all there are)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the study; goes on with it")
+    parser.add_argument(
+        "--runs-from",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="STUDY",
+        help="copy its finished runs that are the same",
+    )
+    parser.add_argument("--keep-failures", action="store_true", help="keep failures.npz of every run (large)")
+    parser.add_argument("--backend", choices=("processes", "dask", "ray"), default="processes", help="(processes)")
+    parser.add_argument("--address", help="of the cluster, e.g. tcp://HOST:8786 (dask) or HOST:6379 (ray)")
+    parser.add_argument("--jobs", type=int, help="runs at a time on this machine (its cores)")
+    parser.add_argument("--timeout", type=float, default=20.0, help="seconds to wait for the cluster (20)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(func=study)
+
+
+def study(args: argparse.Namespace) -> int:
+    from epymarl_fairtest.study.jobs import finished
+    from epymarl_fairtest.study.plan import open_folder, plan_study
+    from epymarl_fairtest.study.reuse import copy_run, reusable_runs
+
+    clock = time.perf_counter()
+    _check_place(args)
+    planned = plan_study(
+        args.study, args.policies, _seeds(args.seeds), _given(args), methods=args.methods, root=args.out,
+        command=command_of(args), keep_failures=args.keep_failures,
+    )  # fmt: skip
+    jobs = planned.jobs()
+    waiting = [job for job in jobs if finished(job) is None]
+    reusable = {other: reusable_runs(waiting, planned, other, warn) for other in args.runs_from if waiting}
+    open_folder(planned)
+    for other, runs in reusable.items():
+        copied = sum(copy_run(source, job) for source, job in runs)
+        warn(f"{copied} finished runs copied from {other}")
+    waiting = [job for job in waiting if finished(job) is None]
+    if args.keep_failures and (lost := _without_failures(jobs)):
+        warn(f"--keep-failures: {lost} runs were finished without it and have none; choose another --out to have them")
+    try:
+        failed, cpu = _run(planned, jobs, waiting, args)
+    except KeyboardInterrupt:
+        _write(planned, _results(planned, jobs), figures=False)
+        warn("interrupted; finished runs are kept and in the tables, and the same command goes on")
+        return 130
+    results = _results(planned, jobs)
+    tables = _write(planned, results)
+    told = {
+        "jobs": len(jobs),
+        "run": len(waiting) - len(failed),
+        "failed": {str(job): error for job, error in failed.items()},
+        "wall_seconds": round(time.perf_counter() - clock, 3),
+        "cpu_seconds": round(cpu, 3),
+        "cpu_seconds_of_all": round(sum(row["cpu_seconds"] for row in results.rows), 3),
+    }
+    if args.json:
+        from epymarl_fairtest.study.tables import statistics_rows
+
+        print(json.dumps({**told, "rows": results.rows, "statistics": statistics_rows(results)}))
+    else:
+        print(tables)
+        print(_closing(told, planned.root))
+    return 1 if failed else 0
+
+
+# --- what the user gave -------------------------------------------------------------------------------
+
+
+def _check_place(args: argparse.Namespace) -> None:
+    if args.jobs is not None and args.jobs < 1:
+        raise FairTestError(f"--jobs {args.jobs} is not allowed; it must be a whole number of at least 1.")
+    if args.timeout <= 0:
+        raise FairTestError(f"--timeout {args.timeout:g} is not allowed; it must be a number of seconds above 0.")
+    if args.address and args.backend == "processes":
+        raise FairTestError(f"--address {args.address} needs --backend dask or --backend ray.")
+    if args.address and args.jobs is not None:
+        raise FairTestError(f"--jobs {args.jobs} is for this machine; the cluster at --address has its own workers.")
+
+
+def _seeds(text: str) -> list[int]:
+    """`10` is 0 to 9; `3,5,7` and `3,` are these."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 1 and not parts[-1]:
+        parts.pop()
+    if not all(part.isdecimal() for part in parts) or (len(parts) == 1 and "," not in text and int(parts[0]) < 1):
+        raise FairTestError(f"--seeds {text!r} is neither a number of seeds (10) nor a list of them (3,5,7).")
+    if "," not in text and int(parts[0]) > MOST_SEEDS:
+        raise FairTestError(
+            f"--seeds {text} is too many; {MOST_SEEDS:,} are allowed. Write {text}, for this one alone."
+        )
+    return [int(part) for part in parts] if "," in text else list(range(int(parts[0])))
+
+
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings as given. Accounting and preset follow from each other: each accounting has a preset."""
+    given = given_settings(args)
+    given.pop("out", None)
+    if "preset" not in given:
+        given["preset"] = given.get("accounting", "strict")
+    return given
+
+
+def command_of(args: argparse.Namespace) -> str:
+    """The command in full, as every table states it: what can change a number, not where it was computed."""
+    words = ["fairtest", "study", args.study, "--policies", *map(str, args.policies), "--seeds", args.seeds]
+    for name in ("accounting", "preset", "budget"):
+        if getattr(args, name) is not None:
+            words += [f"--{name}", str(getattr(args, name))]
+    words += ["--methods", *args.methods] if args.methods else []
+    for assignment in args.set:
+        words += ["--set", assignment]
+    return shlex.join([*words, "--out", str(args.out)])
+
+
+# --- running ------------------------------------------------------------------------------------------
+
+
+def _run(
+    planned: Study, jobs: Sequence[Job], waiting: Sequence[Job], args: argparse.Namespace
+) -> tuple[dict[Job, str], float]:
+    """Run what is not finished; the jobs that failed, and the CPU seconds of those that did not."""
+    from epymarl_fairtest.study.backends import Place, run_all
+    from epymarl_fairtest.study.jobs import run_job, save_error
+
+    failed: dict[Job, str] = {}
+    cpu = 0.0
+    warned: set[tuple[str, str, str]] = set()
+    if not waiting:
+        return failed, cpu
+    folders = tuple(team.folder for team in planned.teams.values())
+    workers = args.jobs if args.jobs is not None else _cores()
+    place = Place(args.backend, workers, args.address, args.timeout, planned.root / "study.json", folders)
+    with _progress(len(jobs), len(jobs) - len(waiting), planned.common.progress) as tell:
+        for job, result in run_all(run_job, waiting, place):
+            if "error" in result:
+                failed[job] = result["error"]
+                save_error(job, result["error"])
+            else:
+                cpu += result["summary"]["cpu_seconds"]
+            new = {(job.team, job.variant, message) for message in result.get("warnings", ())} - warned
+            warned |= new  # once per team and variant, not once per seed
+            tell(job, result, sorted(message for *_, message in new))
+    return failed, cpu
+
+
+def _cores() -> int:
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
+@contextmanager
+def _progress(total: int, done: int, wanted: bool) -> Iterator[Any]:
+    """On a terminal a bar with the time left, elsewhere a line per finished job."""
+    from epymarl_fairtest.campaign.observers import progress_bar
+
+    terminal, begun, count = sys.stderr.isatty(), time.perf_counter(), done
+    with progress_bar(total, wanted and terminal, initial=done, desc="FairTest study", unit="run") as bar:
+
+        def tell(job: Job, result: dict[str, Any], warnings: Sequence[str]) -> None:
+            nonlocal count
+            count += 1
+            bar.update()
+            for message in warnings:
+                bar.write(f"fairtest: {job}: {message}", file=sys.stderr)
+            if "error" in result or not terminal:
+                left = (time.perf_counter() - begun) / (count - done) * (total - count)
+                rest = f"; about {_duration(left)} left" if total > count else ""
+                bar.write(f"fairtest: [{count}/{total}] {job}: {_outcome(result)}{rest}", file=sys.stderr)
+
+        yield tell
+
+
+def _outcome(result: dict[str, Any]) -> str:
+    if "error" in result:
+        return "FAILED: " + result["error"].strip().splitlines()[-1]
+    summary = result["summary"]
+    found = f"{summary['failures']} failures, " if "failures" in summary else ""
+    return f"{found}{summary['wall_seconds']:.1f} s"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+# --- what a study leaves behind -----------------------------------------------------------------------
+
+
+def _without_failures(jobs: Sequence[Job]) -> int:
+    """How many finished jobs had failures and did not keep them."""
+    from epymarl_fairtest.study.jobs import EXECUTED, finished
+
+    ended = ((job, finished(job) or {}) for job in jobs)
+    return sum(bool(told.get("failures")) and not (job.path / EXECUTED[0]).is_file() for job, told in ended)
+
+
+def _results(planned: Study, jobs: Sequence[Job]) -> Results:
+    """Of the jobs that are finished."""
+    from epymarl_fairtest.study.jobs import finished
+    from epymarl_fairtest.study.plan import KINDS, labels_of
+    from epymarl_fairtest.study.tables import Results, tidy_row
+
+    common, kind = planned.common, KINDS[planned.kind]
+    rows = [
+        tidy_row(
+            summary,
+            study=planned.kind,
+            policy=job.team,
+            algorithm=planned.teams[job.team].algorithm,
+            variant=job.variant,
+            seed=job.seed,
+            accounting=common.accounting,
+            preset=common.preset,
+            budget=common.budget,
+            run=str(job.path.relative_to(planned.root)),
+        )
+        for job in jobs
+        if (summary := finished(job)) is not None
+    ]
+    return Results(rows, list(planned.teams), list(planned.variants), labels_of(planned.kind), kind.reference)
+
+
+def _write(planned: Study, results: Results, *, figures: bool = True) -> str:
+    """results.csv, statistics.csv, tables.md, tables.tex and figures/; the tables as text."""
+    from epymarl_fairtest.core.files import write_atomically
+    from epymarl_fairtest.experiment import tables as made
+    from epymarl_fairtest.study.plan import KINDS
+
+    common, runs = planned.common, len(planned.seeds)
+    tables = made.study_tables(planned.kind, results, runs)
+    about = (
+        f"{len(results.rows)} of {len(results.teams) * len(results.variants) * runs} runs; budget {common.budget:,}"
+        f" episodes, {common.accounting} accounting, preset {common.preset}."
+    )
+    note = made.NOTES.get(planned.kind, made.NOTE)
+    head, foot = f"# {KINDS[planned.kind].title}\n\n{about}\n", f"{note}\n"
+    stated = f"\nCommand: `{planned.command}`\n"
+    files = {
+        "results.csv": made.to_csv(results.rows, list(made.COLUMNS)),
+        "statistics.csv": made.to_csv(made.statistics_rows(results), made.STATISTICS),
+        "tables.md": "\n".join([head, *(made.markdown(table) + stated for table in tables), foot]),
+        "tables.tex": f"% {about} Needs booktabs.\n% {note}\n\n"
+        + "\n".join(made.latex(table, planned.command, common.accounting) for table in tables),
+    }
+    for name, content in files.items():
+        write_atomically(planned.root / name, lambda file, content=content: file.write(content.encode()))  # type: ignore[misc]
+    if figures:
+        _draw(planned, results)
+    return "\n".join([head, *map(made.markdown, tables), foot])
+
+
+def _draw(planned: Study, results: Results) -> None:
+    from epymarl_fairtest.report.libraries import needed_for
+    from epymarl_fairtest.study.tables import AUCS, METRICS
+
+    try:
+        with needed_for("Drawing them"):
+            from epymarl_fairtest.report.study_figures import Drawing, study_figures
+    except FairTestError as error:
+        warn(f"no figures: {error}, and give the same command again")
+        return
+    if planned.kind == "rq3a":
+        drawing = Drawing(results.teams, list(AUCS), AUCS, "cv_auc_full")
+        values: dict[str, Any] = {
+            "auc": {team: {auc: results.values(team, results.reference, auc) for auc in AUCS} for team in results.teams}
+        }
+    else:
+        drawing = Drawing(results.teams, results.variants, results.labels, results.reference)
+        values = {
+            metric: {team: {v: results.values(team, v, metric) for v in results.variants} for team in results.teams}
+            for metric in METRICS
+        }
+    budget = f"{planned.common.budget:,} episodes, {planned.common.accounting} accounting"
+    study_figures(planned.kind, drawing, values, planned.root / "figures", budget)
+
+
+def _closing(told: dict[str, Any], root: Path) -> str:
+    there = told["jobs"] - told["run"] - len(told["failed"])
+    lines = [
+        f"runs      {told['jobs']}: {told['run']} run now, {there} were there already, {len(told['failed'])} failed",
+        f"time      {told['wall_seconds']:.1f} s; CPU {told['cpu_seconds']:.1f} s in this invocation,"
+        f" {told['cpu_seconds_of_all']:.1f} s in all finished runs",
+        f"results   {root} (results.csv, statistics.csv, tables.md, tables.tex, figures/)",
+    ]
+    lines += [f"failed    {job}: {error.strip().splitlines()[-1]}" for job, error in told["failed"].items()]
+    if told["failed"]:
+        lines.append(f"          see {root / 'failed'}; the same command tries them again")
+    return "\n".join(lines)

@@ -1,0 +1,188 @@
+"""Tests and the episodes they give: batches as structs of arrays. Pure numpy; knows no environment.
+
+Shapes: B rows, T the time limit, N agents, A actions, S numbers of physical state, D of observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+OPERATORS = ("seed", "state", "mutation", "crossover", "action")
+"""How a test was made: a seeded reset, a given initial state, the paper's operators, forced actions."""
+
+
+def operator_code(name: str) -> int:
+    return OPERATORS.index(name)
+
+
+@dataclass
+class Episodes:
+    """Executed episodes. Rows hold `length` steps; what comes after is zero (actions: -1)."""
+
+    states: NDArray[np.float64]  # (B, T+1, S); row t is the state before step t, row `length` the last
+    obs: NDArray[np.float32]  # (B, T, N, D)
+    actions: NDArray[np.int16]  # (B, T, N)
+    rewards: NDArray[np.float64]  # (B, T, N), the allocation
+    q: NDArray[np.float32]  # (B, T, N, A)
+    length: NDArray[np.int32]  # (B,)
+    # lineage
+    root_seed: NDArray[np.int64]  # (B,) seed of the initial state the episode descends from
+    stream: NDArray[np.uint64]  # (B,) stream of exploration randomness
+    shift: NDArray[np.int32]  # (B,) step t draws from the stream at t + shift
+    start_step: NDArray[np.int32]  # (B,) first step that was executed; earlier ones are the parent's
+    operator: NDArray[np.int8]  # (B,) index into OPERATORS
+    parent: NDArray[np.int64]  # (B,) id of the parent episode, -1 for none
+    id: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))  # given by the campaign
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+    @property
+    def limit(self) -> int:
+        return self.actions.shape[1]
+
+    @property
+    def running(self) -> NDArray[np.bool_]:
+        """(B, T): the steps there are."""
+        return np.arange(self.limit) < self.length[:, None]
+
+    def take(self, rows: Any) -> Episodes:
+        """The episodes at `rows`: copies for indices or a mask, views for a slice."""
+        return Episodes(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    @staticmethod
+    def concatenate(parts: Sequence[Episodes]) -> Episodes:
+        return Episodes(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Episodes)})
+
+    def executed_steps(self) -> int:
+        """Environment steps these episodes cost; a kept prefix cost nothing again."""
+        return int((self.length - self.start_step).sum())
+
+
+def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state_size: int, obs_size: int) -> Episodes:
+    """Episodes ready to be filled by an engine, the kept prefixes already in place."""
+    b = len(tests)
+    episodes = Episodes(
+        states=np.zeros((b, limit + 1, state_size)),
+        obs=np.zeros((b, limit, agents, obs_size), np.float32),
+        actions=np.full((b, limit, agents), -1, np.int16),
+        rewards=np.zeros((b, limit, agents)),
+        q=np.zeros((b, limit, agents, actions), np.float32),
+        length=np.zeros(b, np.int32),
+        root_seed=tests.root_seed.copy(),
+        stream=tests.stream.copy(),
+        shift=tests.shift.copy(),
+        start_step=tests.start_step.copy(),
+        operator=tests.operator.copy(),
+        parent=tests.parent.copy(),
+        id=np.full(b, -1, np.int64),
+    )
+    if tests.prefix is not None:
+        kept = np.arange(limit)[None, :] < tests.start_step[:, None]
+        for name in ("obs", "actions", "rewards", "q"):
+            getattr(episodes, name)[kept] = getattr(tests.prefix, name)[kept]
+        episodes.states[:, :-1][kept] = tests.prefix.states[:, :-1][kept]
+    return episodes
+
+
+@dataclass
+class Tests:
+    """A batch of tests. A test is a value: the same test gives the same episode, bit for bit.
+
+    A row starts from its seed (`start_state` NaN) or from `start_state` at step `start_step`. With
+    start_step > 0 the earlier steps are those of `prefix`, row by row: they are kept, not executed,
+    and the policy's hidden state is what it was after them.
+    """
+
+    root_seed: NDArray[np.int64]
+    stream: NDArray[np.uint64]
+    shift: NDArray[np.int32]
+    start_step: NDArray[np.int32]
+    start_state: NDArray[np.float64]  # (B, S)
+    operator: NDArray[np.int8]
+    parent: NDArray[np.int64]
+    forced: NDArray[np.int16] | None = None  # (B, T, N); -1 lets the policy choose
+    prefix: Episodes | None = None
+
+    __test__ = False  # the name is the paper's, not pytest's
+
+    def __len__(self) -> int:
+        return len(self.root_seed)
+
+    @property
+    def from_seed(self) -> NDArray[np.bool_]:
+        return np.isnan(self.start_state).any(axis=1) | (self.start_state.shape[1] == 0)
+
+    def take(self, rows: Any) -> Tests:
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        prefix = values.pop("prefix")
+        taken: dict[str, Any] = {k: None if v is None else v[rows] for k, v in values.items()}
+        return Tests(**taken, prefix=None if prefix is None else prefix.take(rows))
+
+    @staticmethod
+    def concatenate(parts: Sequence[Tests]) -> Tests:
+        """One batch of several; all of them have forced actions and prefixes, or none has."""
+
+        def joined(name: str) -> Any:
+            values = [getattr(part, name) for part in parts]
+            if any(value is None for value in values):
+                return None
+            return Episodes.concatenate(values) if name == "prefix" else np.concatenate(values)
+
+        return Tests(**{f.name: joined(f.name) for f in fields(Tests)})
+
+
+def tests_from_seeds(
+    seeds: NDArray[np.int64], streams: NDArray[np.uint64], state_size: int, operator: str = "seed"
+) -> Tests:
+    """Tests that start from seeded resets."""
+    b = len(seeds)
+    return Tests(
+        root_seed=np.asarray(seeds, np.int64),
+        stream=np.asarray(streams, np.uint64),
+        shift=np.zeros(b, np.int32),
+        start_step=np.zeros(b, np.int32),
+        start_state=np.full((b, state_size), np.nan),
+        operator=np.full(b, operator_code(operator), np.int8),
+        parent=np.full(b, -1, np.int64),
+    )
+
+
+def random_tests(count: int, state_size: int, generator: np.random.Generator) -> Tests:
+    """Fresh seeds and fresh exploration streams: the team as it is, from starts that nobody chose."""
+    seeds = generator.integers(0, 2**31, count, dtype=np.int64)
+    streams = generator.integers(0, 2**64, count, dtype=np.uint64)
+    return tests_from_seeds(seeds, streams, state_size)
+
+
+def replay_tests(episodes: Episodes, *, restorable: bool = True) -> Tests:
+    """The tests that gave these episodes (starts, streams and lineage), to execute them again.
+
+    In a task that cannot be restored every episode starts from its seed and repeats the recorded actions.
+    Where actions were forced the recorded ones are repeated too: nothing else says which they were.
+    """
+    rows = np.arange(len(episodes))
+    if not restorable:
+        tests = tests_from_seeds(episodes.root_seed, episodes.stream, episodes.states.shape[-1])
+        tests.shift, tests.operator, tests.parent = episodes.shift, episodes.operator, episodes.parent
+        tests.forced = episodes.actions
+        return tests
+    start_state = episodes.states[rows, episodes.start_step].copy()
+    start_state[episodes.operator == operator_code("seed")] = np.nan
+    acted = episodes.operator == operator_code("action")
+    return Tests(
+        root_seed=episodes.root_seed.copy(),
+        stream=episodes.stream.copy(),
+        shift=episodes.shift.copy(),
+        start_step=episodes.start_step.copy(),
+        start_state=start_state,
+        operator=episodes.operator.copy(),
+        parent=episodes.parent.copy(),
+        forced=np.where(acted[:, None, None], episodes.actions, -1).astype(np.int16) if acted.any() else None,
+        prefix=episodes if (episodes.start_step > 0).any() else None,
+    )

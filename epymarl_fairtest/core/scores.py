@@ -1,0 +1,56 @@
+"""How a policy's scores are read: `q` (Q-values, of which the best is taken) or `logits` (of a policy that is sampled).
+
+Episodes record Q-values as they are, and probabilities where the policy gives logits. Everybody who needs the
+probability of an action asks here: one that an agent does not have has none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+READINGS = ("q", "logits")
+Array = NDArray[np.float64]
+
+
+def recorded(scores: NDArray[np.float32], available: NDArray[np.bool_], reading: str) -> NDArray[np.float32]:
+    """What an episode keeps of the scores (..., agents, actions), and the state abstraction rounds."""
+    return scores if reading == "q" else _softmax(scores, available, 1.0).astype(np.float32)
+
+
+def probabilities(
+    values: NDArray[np.float32], available: NDArray[np.bool_], reading: str = "q", temperature: Any = 1.0
+) -> Array:
+    """Probabilities of actions from recorded values (..., agents, actions).
+
+    Q-values are none: their softmax at `temperature` (a number, or one per agent and step) stands for them.
+    """
+    return _softmax(values, available, temperature) if reading == "q" else values.astype(np.float64)
+
+
+def _softmax(scores: NDArray[np.float32], available: NDArray[np.bool_], temperature: Any) -> Array:
+    scaled = np.where(available, scores.astype(np.float64) / temperature, -np.inf)
+    weight = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    share: Array = weight / weight.sum(axis=-1, keepdims=True)
+    return share
+
+
+def ranges(q: NDArray[np.float32], available: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Best minus worst of the actions an agent has: q (..., agents, actions) to (..., agents)."""
+    best, worst = np.where(available, q, -np.inf), np.where(available, q, np.inf)
+    spread: NDArray[np.float32] = best.max(axis=-1) - worst.min(axis=-1)
+    return spread
+
+
+def scaled_temperature(q: NDArray[np.float32], available: NDArray[np.bool_]) -> float:
+    """The median range of an agent at a step: at temperature 1, QMIX's small utilities are all alike."""
+    spread = ranges(q, available)
+    median = float(np.median(spread)) if spread.size else 0.0
+    return median if median > 0 else 1.0
+
+
+def greedy(values: NDArray[np.float32], available: NDArray[np.bool_]) -> NDArray[np.int16]:
+    """The best action that each agent has; of equal ones the first."""
+    return np.where(available, values, -np.inf).argmax(axis=-1).astype(np.int16)

@@ -1,0 +1,13 @@
+"""Where the files that ship with FairTest lie: in a clone beside the package, in a wheel inside it."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def shipped(name: str) -> Path:
+    """The folder `name` (config, src_patches or policies) of this installation."""
+    for root in (PACKAGE / "shipped", PACKAGE.parent):
+        if (root / name).is_dir():
+            return root / name
+    raise FileNotFoundError(f"FairTest's own folder {name!r} is missing; install the package again")

@@ -1,0 +1,87 @@
+"""The paper's statistics of two samples of runs, Mann-Whitney U (two-sided) and Vargha and Delaney's A12; shares.
+
+Knows numbers only. As in the paper, p-values are not corrected for the number of comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+LETTERS = ((0.71, "L"), (0.64, "M"), (0.56, "S"))  # large, medium, small; below: N, negligible
+STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A sample against another one."""
+
+    p: float  # two-sided Mann-Whitney U
+    a12: float  # probability that a run of the first exceeds one of the second, ties counted half
+    letter: str  # N, S, M or L: how far a12 is from 0.5, in either direction
+
+    @property
+    def stars(self) -> str:
+        return next((stars for limit, stars in STARS if self.p < limit), "")
+
+
+def compare(a: Sequence[float], b: Sequence[float]) -> Comparison | None:
+    """`a` against `b`; None where one of them is empty."""
+    if not len(a) or not len(b):
+        return None
+    first, second, pairs = np.asarray(a, np.float64), np.sort(np.asarray(b, np.float64)), len(a) * len(b)
+    more = int(np.searchsorted(second, first, "left").sum())
+    less = pairs - int(np.searchsorted(second, first, "right").sum())
+    ties = pairs - more - less
+    # Both directions are counted, not subtracted from 1: that would miss a limit by one bit.
+    a12, other = (more + ties / 2) / pairs, (less + ties / 2) / pairs
+    letter = next((letter for limit, letter in LETTERS if max(a12, other) >= limit), "N")
+    return Comparison(mann_whitney(a, b), a12, letter)
+
+
+def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
+    """The p-value: exact for up to 8 runs without ties, else the normal approximation corrected for ties."""
+    if len({*map(float, a), *map(float, b)}) == 1:
+        return 1.0  # all runs alike: nothing speaks against equality, and U has no variance to divide by
+    return float(stats.mannwhitneyu(a, b, alternative="two-sided").pvalue)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share of some executions with its exact (Clopper-Pearson) interval."""
+
+    count: int
+    executions: int
+    low: float
+    high: float
+
+    @property
+    def estimate(self) -> float:
+        return self.count / self.executions
+
+    def __str__(self) -> str:
+        return f"{self.estimate:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+
+def rate_of(count: int, executions: int, confidence: float) -> Rate:
+    """Of what is left of `confidence`, half lies beyond each end of the interval, at most."""
+    interval = stats.binomtest(count, executions).proportion_ci(confidence, method="exact")
+    return Rate(count, executions, float(interval.low), float(interval.high))
+
+
+@dataclass(frozen=True)
+class Mean:
+    """Mean and standard deviation (n - 1) of some runs; None where they are undefined."""
+
+    mean: float | None
+    std: float | None
+    runs: int
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    if not len(values):
+        return Mean(None, None, 0)
+    return Mean(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))

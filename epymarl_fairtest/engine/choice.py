@@ -1,0 +1,54 @@
+"""Epsilon-greedy choice in compiled code; the same numbers and the same actions as `engine.action_rules.choose`."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from epymarl_fairtest.engine.contract import ActionRule
+
+
+def slices(rule: ActionRule) -> NDArray[np.float64]:
+    """Upper edges of the slices of [0, 1) that random actions have, (agents, actions)."""
+    edges = np.cumsum(rule.available / rule.available.sum(axis=-1, keepdims=True), axis=-1)
+    return edges / edges[..., -1:]
+
+
+@njit(cache=True, nogil=True)
+def _mix(x: np.uint64) -> np.uint64:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def _uniform(mixed_stream: np.uint64, counter: np.uint64) -> float:
+    word = _mix(mixed_stream + (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+    return np.float64(word >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def choose_epsilon_greedy(
+    q: NDArray[np.float32], running: NDArray[np.bool_], stream: NDArray[np.uint64], at: NDArray[np.int64],
+    epsilon: float, available: NDArray[np.bool_], edges: NDArray[np.float64], actions: NDArray[np.int16],
+) -> bool:  # fmt: skip
+    """Fill `actions` of running rows; False as soon as a Q-value is not finite."""
+    agents, count = q.shape[1], q.shape[2]
+    for row in range(len(q)):
+        if not running[row]:
+            continue
+        mixed = _mix(stream[row])
+        for agent in range(agents):
+            best, value = -1, np.float32(-np.inf)
+            for action in range(count):
+                if not np.isfinite(q[row, agent, action]):
+                    return False
+                if available[agent, action] and (best < 0 or q[row, agent, action] > value):
+                    best, value = action, q[row, agent, action]
+            counter = np.uint64(2 * (at[row] * agents + agent))
+            if epsilon > 0.0 and _uniform(mixed, counter) < epsilon:
+                u = _uniform(mixed, counter + np.uint64(1))
+                best = 0
+                for action in range(count):
+                    best += u >= edges[agent, action]
+            actions[row, agent] = best
+    return True

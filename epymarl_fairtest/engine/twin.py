@@ -1,0 +1,151 @@
+"""The fast engine: groups of worlds as rows of arrays, stepped by a task's compiled twin.
+
+Observe, ask the policy, choose, step, all rows together. A twin is trusted only after it has proved itself on this
+machine (`prove`): a few dozen episodes side by side with the real environments.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.core import rng
+from epymarl_fairtest.core.episodes import Episodes, Tests, tests_from_seeds
+from epymarl_fairtest.core.scores import recorded
+from epymarl_fairtest.engine.action_rules import choose
+from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
+from epymarl_fairtest.engine.contract import ActionRule, Engine
+from epymarl_fairtest.engine.lockstep import blank_episodes, memory_at_start, not_finite
+from epymarl_fairtest.tasks.contract import Kernel
+from epymarl_fairtest.team.contract import CHUNK, Policy
+
+States = NDArray[np.float64]
+
+GROUP = 4 * CHUNK
+"""Worlds that step together: the loop's own cost is shared by four forward passes."""
+
+
+class Twin:
+    name = "twin"
+
+    def __init__(
+        self, kernel: Kernel, policy: Policy, rule: ActionRule, *, limit: int, state_size: int, threads: int = 1
+    ) -> None:
+        self._kernel, self._policy, self._rule = kernel, policy, rule
+        self._limit, self.state_size = limit, state_size
+        self._threads, self._edges = threads, slices(rule)
+
+    def execute(self, tests: Tests) -> Episodes:
+        episodes = blank_episodes(tests, self._policy, limit=self._limit, state_size=self.state_size)
+        # Rows that start at similar steps share a group, so that it ends for all of them together.
+        order = np.argsort(tests.start_step, kind="stable")
+        groups = [order[first : first + GROUP] for first in range(0, len(order), GROUP)]
+        if self._threads > 1 and len(groups) > 1:
+            with ThreadPoolExecutor(self._threads) as pool:
+                list(pool.map(lambda rows: self._execute_group(tests, rows, episodes), groups))
+        else:
+            for rows in groups:
+                self._execute_group(tests, rows, episodes)
+        return episodes
+
+    def initial_states(self, seeds: NDArray[np.int64]) -> States:
+        states = np.empty((len(seeds), self.state_size))
+        self._kernel.reset(np.asarray(seeds, np.int64), states)
+        return states
+
+    def _execute_group(self, tests: Tests, rows: NDArray[np.int64], episodes: Episodes) -> None:
+        group = tests.take(rows)
+        kernel, policy, rule, count = self._kernel, self._policy, self._rule, len(rows)
+        states = group.start_state.copy()
+        fresh = np.flatnonzero(group.from_seed)
+        if len(fresh):
+            states[fresh] = self.initial_states(group.root_seed[fresh])
+        hidden, last = memory_at_start(policy, group)
+        step = group.start_step.copy()
+        running = step < self._limit
+        over = np.zeros(count, bool)
+        seen = np.zeros((count, policy.n_agents, policy.obs_size), np.float32)
+        rewards = np.zeros((count, policy.n_agents))
+        actions = np.zeros((count, policy.n_agents), np.int16)
+        q = np.zeros((count, policy.n_agents, policy.n_actions), np.float32)
+        at = (step + group.shift).astype(np.int64)  # where each row reads its stream
+        episodes.states[rows, step] = states
+        while running.any():
+            everyone = bool(running.all())
+            kernel.observe(states, running, seen)
+            if everyone:
+                scores, hidden = policy.forward(seen, last, hidden)
+                q = recorded(scores, rule.available, policy.reading)
+            else:  # the others need no answer
+                on = np.flatnonzero(running)
+                scores, hidden[on] = policy.forward(seen[on], last[on], hidden[on])
+                q[on] = recorded(scores, rule.available, policy.reading)
+            if rule.kind == "softmax":
+                finite = bool(np.isfinite(q[running]).all())
+                actions = np.where(running[:, None], choose(q, group.stream, at, rule), actions)
+            else:
+                epsilon = 0.0 if rule.kind == "greedy" else rule.epsilon
+                finite = choose_epsilon_greedy(
+                    q, running, group.stream, at, epsilon, rule.available, self._edges, actions
+                )
+            if not finite:
+                bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
+                raise not_finite(int(group.root_seed[bad]), int(step[bad]))
+            if group.forced is not None:
+                forced = group.forced[np.arange(count), np.minimum(step, self._limit - 1)]
+                actions = np.where(forced >= 0, forced, actions).astype(np.int16)
+            kernel.step(states, running, actions, rewards, over, step)
+            _record(episodes, rows, step, running, everyone, seen, q, actions, rewards, states)
+            last = actions.copy() if everyone else np.where(running[:, None], actions, last)
+            step += running
+            at += running
+            running &= ~over & (step < self._limit)
+        episodes.length[rows] = step
+
+
+def _record(
+    episodes: Episodes, rows: NDArray[np.int64], step: NDArray[np.int32], running: NDArray[np.bool_], everyone: bool,
+    seen: NDArray[np.float32], q: NDArray[np.float32], actions: NDArray[np.int16], rewards: States, states: States,
+) -> None:  # fmt: skip
+    """Write one step of a group to where it belongs."""
+    now: Any = slice(None) if everyone else np.flatnonzero(running)
+    to, at, after = rows[now], step[now], step[now] + 1
+    if everyone and rows[-1] - rows[0] == len(rows) - 1 and step[0] == step[-1]:
+        # The usual group: neighbours in step. Slices are copied several times faster than index lists.
+        to, at, after = slice(rows[0], rows[-1] + 1), step[0], step[0] + 1
+    episodes.obs[to, at], episodes.q[to, at], episodes.actions[to, at] = seen[now], q[now], actions[now]
+    episodes.rewards[to, at], episodes.states[to, after] = rewards[now], states[now]
+
+
+PROOF = 12  # seeds, and as many starts in the middle: more than that costs over a second with a GRU
+
+
+def prove(twin: Engine, real: Engine, state_size: int) -> bool:
+    """Do both engines give the same bits, from seeds and from recorded states in the middle?"""
+    generator = rng.named(0, "proof")
+    seeds = generator.integers(0, 2**31, PROOF, dtype=np.int64)
+    streams = generator.integers(0, 2**64, PROOF, dtype=np.uint64)
+    tests = tests_from_seeds(seeds, streams, state_size)
+    ours, theirs = twin.execute(tests), real.execute(tests)
+    if not _same(ours, theirs):
+        return False
+    step = (theirs.length // 2).astype(np.int32)
+    middle = Tests(
+        root_seed=theirs.root_seed,
+        stream=streams[::-1].copy(),
+        shift=np.zeros(PROOF, np.int32),
+        start_step=step,
+        start_state=theirs.states[np.arange(PROOF), step],
+        operator=theirs.operator,
+        parent=theirs.id,
+        prefix=theirs,
+    )
+    return _same(twin.execute(middle), real.execute(middle))
+
+
+def _same(a: Episodes, b: Episodes) -> bool:
+    names = ("states", "obs", "actions", "rewards", "q", "length")
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names)

@@ -1,1 +1,0 @@
-"""Measurements on teams: so far how well their fairness can be predicted."""

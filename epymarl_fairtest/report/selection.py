@@ -1,0 +1,83 @@
+"""Which failures to show: the most unfair ones, and few that stand for all.
+
+Knows trajectories and indices; nothing of drawing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.campaign.tally import Trajectories
+from epymarl_fairtest.core.episodes import Episodes
+from epymarl_fairtest.tasks.contract import Task
+
+MOST = 400  # trajectories that are compared with each other
+
+
+def worst(index: NDArray[np.float64], count: int, root_seed: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """The rows with the lowest index, the lowest first; ties in the order of finding.
+
+    With `root_seed` one of each root comes before the second of any: the children of the worst failure are nearly as
+    unfair as it is and look the same.
+    """
+    order = np.argsort(index, kind="stable")
+    if root_seed is not None:
+        again = np.ones(len(order), bool)
+        again[np.unique(root_seed[order], return_index=True)[1]] = False
+        order = order[np.argsort(again, kind="stable")]
+    return order[:count].astype(np.int64)
+
+
+def representative(task: Task, failures: Episodes, count: int) -> NDArray[np.int64]:
+    """Rows of at most `count` failures that stand for all: the medoids of their trajectories, largest group first.
+
+    Two failures are as far apart as their agents are on average (the distance that tells distinct failures apart).
+    Of more than MOST failures, MOST are compared: evenly spaced in the order of finding, so that every part of the
+    search has its share. Fewer than `count` come back where fewer failures differ.
+    """
+    rows = np.unique(np.linspace(0, len(failures) - 1, min(MOST, len(failures))).round().astype(np.int64))
+    if not len(rows):
+        return rows
+    chosen = medoids(_distances(task, failures, rows), count)
+    return rows[chosen]
+
+
+def medoids(apart: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """At most `count` of the points whose distances are `apart` (n, n), by Partitioning Around Medoids.
+
+    Built greedily, then improved: the swap of a medoid with another point that shortens the sum of all distances to
+    the nearest medoid most, until none does. No randomness: ties go to the first point.
+    """
+    chosen: list[int] = []
+    nearest = np.full(len(apart), np.inf)
+    while len(chosen) < min(count, len(apart)) and nearest.max() > 0:
+        point = int(np.minimum(apart, nearest).sum(axis=1).argmin())
+        chosen.append(point)
+        nearest = np.minimum(nearest, apart[point])
+    total = nearest.sum()
+    while True:
+        best = (total * (1 - 1e-9), -1, -1)  # what rounding alone would gain is no gain, or this might never end
+        for place in range(len(chosen)):
+            others = apart[chosen[:place] + chosen[place + 1 :]].min(axis=0, initial=np.inf)
+            sums = np.minimum(apart, others).sum(axis=1)
+            if sums.min() < best[0]:
+                best = (float(sums.min()), place, int(sums.argmin()))
+        total, place, point = best
+        if point < 0:
+            break
+        chosen[place] = point
+    sizes = np.bincount(apart[chosen].argmin(axis=0), minlength=len(chosen))
+    return np.array(chosen, np.int64)[np.argsort(-sizes, kind="stable")]
+
+
+def _distances(task: Task, failures: Episodes, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean distance between the agents of each two trajectories; the shorter waits where it ended."""
+    paths = [
+        task.positions(failures.states[row, : failures.length[row] + 1]).astype(np.float32) for row in rows.tolist()
+    ]
+    kept = Trajectories()
+    for path in paths:
+        kept.add(path)
+    apart = np.array([kept.distances(path) for path in paths])
+    return np.maximum(apart, apart.T)  # the two directions may round differently

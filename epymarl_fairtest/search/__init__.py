@@ -1,1 +1,0 @@
-"""The paper's search: fitness functions, prioritisation, operators, selection, and Algorithm 1."""

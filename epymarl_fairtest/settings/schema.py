@@ -1,0 +1,177 @@
+"""Every setting of a run: names, rules and meaning. The values are in config/fairtest.yaml and config/presets.
+
+A setting is wrong before training starts or never: every name and every value is checked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.ledger import ACCOUNTINGS
+from epymarl_fairtest.core.registry import meant
+from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.settings.rules import (
+    OPTIONAL_TEXT,
+    TEXT,
+    YES_NO,
+    Registered,
+    Rule,
+    between,
+    checked,
+    fields_of,
+    is_number,
+    is_whole,
+    one_of,
+    setting,
+    whole,
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every setting of a FairTest run."""
+
+    preset: str = setting(TEXT, "named set of values: quick (a minute), paper, strict")
+    method: str = setting(TEXT, "the strategy that chooses the tests")
+    options: Mapping[str, Any] = setting(
+        Rule("a set of the method's own settings, e.g. options.cycle=25", lambda v: isinstance(v, Mapping)),
+        "settings that only this method has (docs/baselines.md)",
+    )
+    allocation: str = setting(
+        TEXT,
+        "per-agent reward that fairness is judged on: env (what the environment pays), nearest_landmark"
+        " (spread), prey_distance (tag), or package.module:function",
+    )
+    index: str = setting(
+        Registered(INDICES), "fairness index of what the agents received: Jain's, 1 - Gini, min/max, 1 - variation"
+    )
+    theta: float | str | None = setting(
+        Rule(
+            "a number in (0, 1], auto, or null (the task's own, for jfi only)",
+            lambda v: v is None or v == "auto" or (is_number(v) and 0 < v <= 1),
+        ),
+        "failure threshold: an episode is unfair if its index does not exceed it; auto takes it from random executions",
+    )
+    quantile: float = setting(
+        Rule("a number in (0, 1)", lambda v: is_number(v) and 0 < v < 1),
+        "share of the random executions that theta=auto calls unfair",
+    )
+    calibration_episodes: int | None = setting(
+        whole(20, optional=True), "random executions that theta=auto looks at; null: 1,000, or a fifth of the budget"
+    )
+    budget: int = setting(whole(1), "episodes the method may spend, in the unit of `accounting`")
+    accounting: str = setting(
+        one_of(*ACCOUNTINGS), "what counts against the budget: strict (everything executed) or paper"
+    )
+    execution: str = setting(
+        one_of("epsilon_greedy", "softmax", "greedy"), "how the trained team picks its actions when tested"
+    )
+    epsilon: float = setting(between(0, 1), "probability of a random action per agent and step (epsilon_greedy)")
+    temperature: float = setting(
+        between(0, 1e6, open_low=True), "softmax temperature, in units of the Q range of that agent at that step"
+    )
+    workers: int | None = setting(
+        whole(1, optional=True),
+        "threads of the twin engine and of the predictor's forest; null: two where two cores are free. Results do not"
+        " depend on it",
+    )
+    engine: str = setting(
+        one_of("auto", "twin", "lockstep"),
+        "what executes episodes: the real environments (lockstep), their compiled twins, or the twins if they prove"
+        " equal (auto)",
+    )
+    replay: int | str = setting(
+        Rule("all, or a whole number of at least 0", lambda v: v == "all" or (is_whole(v) and v >= 0)),
+        "failures that are replayed through the real environment after the search: all of them, or this many, drawn"
+        " at random",
+    )
+    seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
+    training_pool: int = setting(whole(0), "training episodes kept, later ones more likely; 0 switches the hook off")
+    coverage_bins: int = setting(
+        Rule("a whole number from 1 to 64", lambda v: is_whole(v) and 1 <= v <= 64),
+        "bins per position coordinate of the coverage grid",
+    )
+    distinct_distance: float | None = setting(
+        between(0, 1e9, optional=True),
+        "two failures of one root are distinct if their agents are further apart than this on average",
+    )
+    report: bool = setting(YES_NO, "draw the run's page, report/index.html")
+    progress: bool = setting(YES_NO, "show a progress bar (only ever on a terminal)")
+    out: str | None = setting(OPTIONAL_TEXT, "run folder; it must not exist yet")
+
+    @property
+    def calibration(self) -> int:
+        """Random executions that calibrate theta; 0 where it is given."""
+        if self.theta != "auto":
+            return 0
+        return self.calibration_episodes or max(20, min(1000, self.budget // 5))
+
+    @property
+    def threads(self) -> int:
+        return self.workers or free_cores()
+
+    def root_seed(self, otherwise: int = 0) -> int:
+        """The seed of the search; `otherwise`, the host's, where none is given."""
+        return otherwise if self.seed is None else self.seed
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def free_cores(most: int = 2) -> int:
+    """How many of this process's cores nobody uses, by the load of the last minute; at least one, at most `most`."""
+    try:
+        idle = len(os.sched_getaffinity(0)) - os.getloadavg()[0]
+    except (AttributeError, OSError):  # not on every system
+        return 1
+    return max(1, min(most, round(idle)))
+
+
+FIELDS = fields_of(Settings)
+RENAMED = {"confirm": "replay"}
+"""Settings that had another name when a run was saved: the old name still works."""
+
+
+def presets() -> list[str]:
+    return sorted(p.stem for p in (shipped("config") / "presets").glob("*.yaml"))
+
+
+def merged(given: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
+    """FairTest's defaults, `defaults`, the preset, then what the user gave; the names are not checked yet."""
+    if not isinstance(given, Mapping):
+        raise FairTestError(
+            f"fairtest_args={given!r} is not a set of settings; write fairtest_args.NAME=VALUE, for example"
+            " fairtest_args.budget=500."
+        )
+    given = {RENAMED.get(name, name): value for name, value in given.items()}
+    values = {**_read(shipped("config") / "fairtest.yaml"), **defaults}
+    preset = given.get("preset", values["preset"])
+    if preset not in presets():
+        raise FairTestError(
+            f"fairtest_args.preset={preset!r} is not a preset; allowed: {', '.join(presets())}."
+            + meant(str(preset), presets())
+        )
+    return {**values, **_read(shipped("config") / "presets" / f"{preset}.yaml"), **given, "preset": preset}
+
+
+def checked_settings(values: Mapping[str, Any]) -> Settings:
+    """The settings with these values, each one checked."""
+    found = {name: checked("fairtest_args", FIELDS[name], value) for name, value in values.items()}
+    if found["index"] != "jfi" and found["theta"] is None:
+        raise FairTestError(
+            f"fairtest_args.index={found['index']!r} needs a threshold of its own: set theta to a number in (0, 1],"
+            " or to auto. The tasks' thresholds are for jfi."
+        )
+    return Settings(**found)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text()) or {}

@@ -1,0 +1,137 @@
+"""A population and what Algorithm 1 does with it: score, prioritise, breed, select, and keep the splices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.core.episodes import Episodes, Tests
+from epymarl_fairtest.core.judged import Judged
+from epymarl_fairtest.predictor import traces_of
+from epymarl_fairtest.strategies.contract import Context
+from epymarl_fairtest.strategies.fairtest.fitness import Fitness
+from epymarl_fairtest.strategies.fairtest.plan import Plan
+from epymarl_fairtest.strategies.genetic.mosa import mosa_select, standing, tournament
+from epymarl_fairtest.strategies.genetic.operators import Rows, Splices, crossover, mutate
+from epymarl_fairtest.strategies.genetic.pareto import pareto_select
+
+EXECUTED = -1
+
+
+@dataclass(frozen=True)
+class Population:
+    """Episodes with their scores. A splice was never executed: it has no f1 and is no parent."""
+
+    episodes: Episodes
+    scores: NDArray[np.float64]  # (B, 3): f1, f2, f3
+    splice: Rows  # its number, EXECUTED for an executed episode
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def take(self, rows: Any) -> Population:
+        return Population(self.episodes.take(rows), self.scores[rows], self.splice[rows])
+
+
+def join(a: Population, b: Population) -> Population:
+    return Population(
+        Episodes.concatenate([a.episodes, b.episodes]),
+        np.concatenate([a.scores, b.scores]),
+        np.concatenate([a.splice, b.splice]),
+    )
+
+
+class Breeding:
+    def __init__(self, context: Context, plan: Plan, fitness: Fitness) -> None:
+        self._context, self._plan, self._fitness = context, plan, fitness
+        # f1 and f2 have goals: a failure, and an even chance of one. f3 is a direction without an end: it never
+        # holds the search back by being the only objective that nobody has covered.
+        self._goals = fitness.active(np.array([[context.theta, 0.5, np.inf]]))[0]
+
+    def executed(self, judged: Judged) -> Population:
+        scores = self._fitness(judged.index, traces_of(judged))
+        return Population(judged.episodes, scores, np.full(len(judged), EXECUTED, np.int64))
+
+    def spliced(self, splices: Splices, kept: Kept) -> Population:
+        """Crossover children, scored from recorded transitions: f1 is missing until one is executed."""
+        unknown = np.full(len(splices.episodes), np.nan)
+        scores = self._fitness(unknown, traces_of(self._context.judge(splices.episodes)))
+        return Population(splices.episodes, scores, kept.next_number + np.arange(len(unknown)))
+
+    def prioritise(self, candidates: Population) -> Population:
+        """ParetoSelect on the predictive objectives; without them, or prioritisation, simply the first ones."""
+        size, options = self._plan.population, self._context.options
+        predictive = self._fitness.active(candidates.scores, ("f2", "f3"))
+        if not options.prioritise or not predictive.shape[1]:
+            return candidates.take(np.arange(min(size, len(candidates))))
+        rows = pareto_select(predictive, candidates.scores[:, 2], size, self._plan.cap, options.fill)
+        return candidates.take(rows)
+
+    def select(self, merged: Population) -> Population:
+        """MOSASelect on the active objectives; unguided, the newest replace the oldest."""
+        active = self._fitness.active(merged.scores)
+        if not active.shape[1]:
+            return merged.take(np.arange(len(merged))[-self._plan.population :])
+        return merged.take(mosa_select(active, self._goals, self._plan.population))
+
+    def can_breed(self, population: Population) -> bool:
+        if (population.splice == EXECUTED).any():
+            return True
+        self._context.warn(
+            "No executed episode of at least 5 steps is left to breed from: the rest of the round is skipped."
+        )
+        return False
+
+    def offspring(self, population: Population, rng: np.random.Generator) -> tuple[Splices, Tests]:
+        """Line 9: crossover children and the tests of the mutants."""
+        context, plan = self._context, self._plan
+        parents = population.take(population.splice == EXECUTED)
+        draw = self._parents(parents, rng)
+        d = self._fitness.predictor.abstraction.d
+        splices, alone = crossover(parents.episodes, draw, plan.splices // 2, d, context.task, rng)
+        mutants, refused = mutate(parents.episodes, draw, plan.offspring, context.task, rng)
+        context.count("crossover_without_partner", alone)
+        context.count("mutations_refused", refused)
+        return splices, mutants
+
+    def _parents(self, parents: Population, rng: np.random.Generator) -> Any:
+        active = self._fitness.active(parents.scores)
+        if self._context.options.parents == "uniform" or not active.shape[1]:
+            return lambda count: rng.integers(0, len(parents), count)
+        rank, distance = standing(active, self._goals)
+        return lambda count: tournament(rank, distance, count, self._context.options.tournament, rng)
+
+
+class Kept:
+    """The crossover children that ever entered a population: they are executed after the search."""
+
+    def __init__(self) -> None:
+        self.next_number = 0
+        self._splices: list[Splices] = []
+
+    def __len__(self) -> int:
+        return sum(len(part.tests) for part in self._splices)
+
+    def add(self, population: Population, splices: Splices) -> None:
+        """Keep those of the newest `splices` that the selection let in."""
+        rows = population.splice[population.splice >= self.next_number] - self.next_number
+        self.next_number += len(splices.tests)
+        if len(rows):
+            self._splices.append(splices.take(np.sort(rows)))
+
+    def tests(self) -> Tests:
+        return Tests.concatenate([part.tests for part in self._splices])
+
+    def agreement(self, executed: Judged, context: Context) -> dict[str, Any]:
+        """How often the execution gave the verdict that the splice promised."""
+        promised = np.concatenate([context.judge(part.episodes).unfair for part in self._splices])
+        same = promised[: len(executed)] == executed.unfair
+        return {
+            "kept": len(promised),
+            "executed": len(executed),
+            "failures": int(executed.unfair.sum()),
+            "agreement": float(same.mean()) if len(executed) else None,
+        }

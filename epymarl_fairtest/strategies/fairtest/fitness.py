@@ -1,0 +1,44 @@
+"""The three fitness functions, all minimised. A missing value is infinite: never best, never a reason to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.core.scores import probabilities
+from epymarl_fairtest.predictor import Predictor, Traces
+from epymarl_fairtest.strategies.fairtest.options import OBJECTIVES
+
+
+def decision_certainty(
+    traces: Traces, available: NDArray[np.bool_], reading: str, temperature: float
+) -> NDArray[np.float64]:
+    """f3 (Eq. f3): the mean of Σ_k p_k² over agents and steps, p the probabilities of the actions."""
+    p = probabilities(traces.q, available, reading, temperature)
+    return mean_over_steps(traces, (p * p).sum(axis=-1).mean(axis=-1))
+
+
+def mean_over_steps(traces: Traces, per_step: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each episode."""
+    steps = np.bincount(traces.episode, minlength=len(traces))
+    return np.bincount(traces.episode, per_step, minlength=len(traces)) / np.maximum(steps, 1)
+
+
+class Fitness:
+    """f1, f2 and f3 of a batch: columns that are switched off are left out."""
+
+    def __init__(
+        self, predictor: Predictor, certainty: Callable[[Traces], NDArray[np.float64]], objectives: tuple[str, ...]
+    ) -> None:
+        self.predictor, self._certainty, self.objectives = predictor, certainty, objectives
+
+    def __call__(self, index: NDArray[np.float64], traces: Traces) -> NDArray[np.float64]:
+        """(B, 3); `index` is NaN where an episode was not executed or nobody received anything."""
+        f1 = np.where(np.isnan(index), np.inf, index)
+        return np.stack([f1, self.predictor.fair_probability(traces), self._certainty(traces)], 1)
+
+    def active(self, scores: NDArray[np.float64], among: tuple[str, ...] = OBJECTIVES) -> NDArray[np.float64]:
+        """The columns of `scores` that guide the search."""
+        return scores[:, [i for i, name in enumerate(OBJECTIVES) if name in self.objectives and name in among]]

@@ -1,0 +1,93 @@
+"""FairTest, Algorithm 1: a genetic search for unfair executions, its candidates prioritised by prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from functools import partial
+
+from epymarl_fairtest.core.judged import Judged
+from epymarl_fairtest.core.ledger import CANDIDATE, MUTANT, PREDICTOR, RE_EXECUTION, SPLICE
+from epymarl_fairtest.core.scores import scaled_temperature
+from epymarl_fairtest.predictor import Predictor, Traces, fit_predictor, traces_of, traces_of_sample
+from epymarl_fairtest.strategies.contract import BudgetSpent, Context, Request, Search
+from epymarl_fairtest.strategies.fairtest.breeding import Breeding, Kept, Population, join
+from epymarl_fairtest.strategies.fairtest.fitness import Fitness, decision_certainty
+from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of
+from epymarl_fairtest.strategies.random import random_tests
+
+SHORTEST = 5  # steps; a shorter episode gives the operators nothing to work on
+
+
+def fairtest(context: Context) -> Search:
+    """Algorithm 1. Failures are judged and kept by the campaign, whatever the search does with an episode."""
+    plan = plan_of(context.settings, context.options)
+    predictor, temperature = yield from train_predictor(context, plan)
+    certainty = partial(
+        decision_certainty, available=context.available, reading=context.reading, temperature=temperature
+    )
+    breeding = Breeding(context, plan, Fitness(predictor, certainty, context.options.objectives))
+    kept = Kept()
+    with suppress(BudgetSpent):
+        yield from search(context, plan, breeding, kept)
+    context.note("splices", {"kept": len(kept), "executed": 0})
+    if context.stochastic and len(kept):  # a greedy team would only repeat the first parent
+        executed = yield Request(kept.tests(), SPLICE)
+        context.note("splices", kept.agreement(executed, context))
+
+
+def search(context: Context, plan: Plan, breeding: Breeding, kept: Kept) -> Search:
+    """The rounds and generations of Algorithm 1."""
+    for r in range(plan.rounds):
+        tests = random_tests(plan.pool, context.task.state_size, context.generator("candidates", r))
+        candidates = breeding.executed((yield Request(tests, CANDIDATE)))  # lines 3 and 4
+        candidates = candidates.take(candidates.episodes.length >= SHORTEST)
+        population = breeding.prioritise(candidates)  # line 5
+        keep_choice(context, r, candidates, population)
+        yield Request(None, RE_EXECUTION, charge=len(population))  # line 6: the states are recorded already
+        for g in range(plan.generations):
+            if not breeding.can_breed(population):
+                break
+            splices, mutants = breeding.offspring(population, context.generator("offspring", r, g))  # line 9
+            offspring = breeding.executed((yield Request(mutants, MUTANT)))  # line 10
+            offspring = join(offspring, breeding.spliced(splices, kept))
+            offspring = breeding.prioritise(offspring)  # line 11
+            population = breeding.select(join(population, offspring))  # line 12
+            kept.add(population, splices)
+
+
+def keep_choice(context: Context, r: int, candidates: Population, population: Population) -> None:
+    """What round `r` chose from, and what it chose: ids and f2, f3."""
+    for name, chosen in (("candidates", candidates), ("population", population)):
+        context.keep(f"round_{r}_{name}_id", chosen.episodes.id)
+        context.keep(f"round_{r}_{name}_scores", chosen.scores[:, 1:])
+
+
+def train_predictor(context: Context, plan: Plan) -> Generator[Request, Judged, tuple[Predictor, float]]:
+    """The fairness predictor from the training sample and random executions, and f3's temperature."""
+    options = context.options
+    parts: list[Traces] = [traces_of_sample(context.sample)] if len(context.sample) else []
+    wanted = max(plan.predictor, 1 if not parts else 0)
+    if wanted:
+        tests = random_tests(wanted, context.task.state_size, context.generator("predictor"))
+        parts.append(traces_of((yield Request(tests, PREDICTOR))))
+    traces = Traces.concatenate(parts)
+    fair = ~context.judge.unfair(traces.received)  # undefined episodes are no failures
+    with context.clock.phase("predictor"):
+        predictor = fit_predictor(
+            traces, fair, buckets=options.buckets, seed=context.seed, d=options.d, workers=context.settings.threads
+        )
+    context.note("predictor", predictor.summary() | {"episodes": len(traces), "unfair": int((~fair).sum())})
+    for name, curve in predictor.roc.items():
+        context.keep(f"roc_{name}", curve)
+    if predictor.forest is None:
+        kind = "unfair" if fair.all() else "fair"
+        context.warn(
+            f"The {len(traces)} labelled episodes hold no {kind} one: the predicted fairness f2 is constant, and the"
+            " search goes on with f1 and f3. A larger predictor_episodes, or another theta, may give it both kinds."
+        )
+    elif len(predictor.abstraction) == 1:
+        context.warn("All steps share one joint abstract state: the Q-values hardly differ. Is the team trained?")
+    scaled = options.f3_temperature == "scaled"
+    temperature = scaled_temperature(traces.q, context.available) if scaled else float(options.f3_temperature)
+    return predictor, temperature

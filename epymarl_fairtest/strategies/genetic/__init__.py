@@ -1,0 +1,1 @@
+"""What the genetic strategies share: selection and operators on recorded episodes."""

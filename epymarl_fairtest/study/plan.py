@@ -1,0 +1,332 @@
+"""A study: the same teams under every variant and every seed. Knows the grid, what it may hold, and its folder.
+
+Knows no backend and no table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from epymarl_fairtest import __version__
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import write_json
+from epymarl_fairtest.settings import LARGEST, Settings
+from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
+from epymarl_fairtest.study.jobs import Job, load_team, read_json
+from epymarl_fairtest.team.sample import FILE as SAMPLE
+
+FORMAT = 1
+DEFAULTS = {
+    "replay": 100,  # per job, out of thousands: the twins are proven in every job, too
+    "workers": 1,  # the jobs themselves run side by side
+    "report": False,  # nobody opens hundreds of pages
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A research question: its variants with the settings they change, and the one the others are compared with."""
+
+    title: str
+    reference: str
+    variants: Mapping[str, Mapping[str, Any]]
+    labels: Mapping[str, str]
+
+
+def _kinds() -> dict[str, Kind]:
+    ratios = {f"{ratio:.2f}": {"select_ratio": ratio} for ratio in (0.05, 0.10, 0.15, 0.20)}
+    # The paper compares the fitness functions in the plain search, without prioritisation.
+    alone: dict[str, dict[str, Any]] = {name: {"fitness": [name], "prioritise": False} for name in ("f1", "f2", "f3")}
+    fitness = {
+        "f0": {"fitness": [], "prioritise": False},
+        **alone,
+        "all": {"fitness": ["f1", "f2", "f3"], "prioritise": False},
+    }
+    return {
+        "rq1": Kind("RQ1: the methods", "fairtest", {}, {}),
+        "rq2": Kind("RQ2: the select ratio", "0.20", ratios, {name: f"{float(name):.0%}" for name in ratios}),
+        "rq3a": Kind("RQ3-a: the predictor's fairness features", "predictor", {"predictor": {}}, {}),
+        "rq3b": Kind(
+            "RQ3-b: the fitness functions", "all", fitness, {n: f"{n} only" for n in alone} | {"all": "f1+f2+f3"}
+        ),
+        "rq3c": Kind(
+            "RQ3-c: the prioritisation", "on", {"off": {"prioritise": False}, "on": {"prioritise": True}},
+            {"off": "Without prioritisation", "on": "With prioritisation"},
+        ),
+    }  # fmt: skip
+
+
+KINDS = _kinds()
+
+
+def labels_of(kind: str) -> Mapping[str, str]:
+    """How the variants are called in tables and figures."""
+    if kind == "rq1":
+        return {name: strategy.label for name, strategy in STRATEGIES.items()}
+    return KINDS[kind].labels
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A policy folder, and what makes it the team it is."""
+
+    folder: Path
+    task: str
+    algorithm: str
+    identity: Mapping[str, Any]  # weights, environment, allocation, training pool
+
+
+@dataclass(frozen=True)
+class Study:
+    """The whole grid, checked."""
+
+    kind: str
+    root: Path
+    teams: Mapping[str, Entry]
+    variants: Mapping[str, Mapping[str, Any]]
+    seeds: Sequence[int]
+    given: Mapping[str, Any]
+    command: str
+    keep_failures: bool = False
+
+    def settings(self, team: str, variant: str) -> Settings:
+        values = {"allocation": self.teams[team].identity["allocation"], **self.given, **self.variants[variant]}
+        if self.kind == "rq1":
+            values["options"] = _options(self.given.get("options", {}), variant)
+        return configure(values, **DEFAULTS)
+
+    def jobs(self) -> list[Job]:
+        """Seed by seed, so that an unfinished study can already be looked at."""
+        chosen = {(name, variant): self.settings(name, variant) for name in self.teams for variant in self.variants}
+        return [
+            Job(
+                study=self.kind,
+                root=self.root,
+                policy=team.folder,
+                team=name,
+                variant=variant,
+                seed=seed,
+                settings=replace(chosen[name, variant], seed=seed).as_dict(),
+                digest=team.identity["policy_digest"],
+                command=self.command,
+                keep_failures=self.keep_failures,
+            )
+            for seed in self.seeds
+            for name, team in self.teams.items()
+            for variant in self.variants
+        ]
+
+    @cached_property
+    def common(self) -> Settings:
+        """What all jobs share; variants, allocation and seed aside."""
+        return configure({name: value for name, value in self.given.items() if name != "options"}, **DEFAULTS)
+
+    def record(self) -> dict[str, Any]:
+        """study.json."""
+        varied = {name for changes in self.variants.values() for name in changes}
+        aside = {*varied, "allocation", "options", "seed", "out", "progress", "workers"}
+        common = {name: value for name, value in self.common.as_dict().items() if name not in aside}
+        return {
+            "format": FORMAT,
+            "fairtest": __version__,
+            "study": self.kind,
+            "settings": common | {"options": dict(self.given.get("options", {}))},
+            "policies": {name: dict(team.identity) for name, team in self.teams.items()},
+            "variants": list(self.variants),
+            "seeds": list(self.seeds),
+            "command": self.command,
+        }
+
+
+def _options(given: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """The options of one method out of METHOD.NAME=VALUE."""
+    split = {name: name.partition(".") for name in given}
+    return {split[name][2]: value for name, value in given.items() if split[name][0] == method and split[name][2]}
+
+
+# --- planning: everything that can be refused is refused here -----------------------------------------
+
+
+def plan_study(
+    kind: str,
+    policies: Sequence[Path],
+    seeds: Sequence[int],
+    given: Mapping[str, Any],
+    *,
+    root: Path,
+    command: str,
+    methods: Sequence[str] | None = None,
+    keep_failures: bool = False,
+) -> Study:
+    """The study, if every team can be loaded and every variant can be run on every team."""
+    _refuse_repeated("--seeds", seeds)
+    if max(seeds) >= LARGEST:
+        raise FairTestError(f"--seeds {max(seeds)} is not allowed; a seed is a whole number below 2^63.")
+    variants = _variants(kind, methods)
+    varied = {name for changes in variants.values() for name in changes} | {"method"}
+    for name in given:
+        if name in varied or name in ("seed", "out"):
+            remedy = {"seed": "use --seeds", "out": "use --out", "method": "use --methods (rq1)"}
+            raise FairTestError(f"--set {name}: {kind} sets it itself; {remedy.get(name, 'leave it out')}.")
+    if kind == "rq1":
+        for name in given.get("options", {}):
+            if name.partition(".")[0] not in variants or "." not in name:
+                raise FairTestError(
+                    f"--set options.{name}: a study of several methods needs to know whose option it is; write"
+                    f" options.METHOD.NAME=VALUE with one of the methods {', '.join(variants)}."
+                )
+    elif methods is not None:
+        raise FairTestError(f"--methods is for rq1; {kind} compares {', '.join(variants)}.")
+    teams = {name: _team(folder, given) for name, folder in _names(policies).items()}
+    for first, second in combinations(teams.values(), 2):
+        if first.identity == second.identity:
+            raise FairTestError(
+                f"--policies: {str(first.folder)!r} and {str(second.folder)!r} hold the same team; leave one out."
+            )
+    study = Study(kind, root.resolve(), teams, variants, list(seeds), dict(given), command, keep_failures)
+    _check_jobs(study)
+    return study
+
+
+def _variants(kind: str, methods: Sequence[str] | None) -> dict[str, Mapping[str, Any]]:
+    if kind != "rq1":
+        return {name: {"method": "fairtest", **changes} for name, changes in KINDS[kind].variants.items()}
+    chosen = list(STRATEGIES) if methods is None else list(methods)
+    _refuse_repeated("--methods", chosen)
+    for name in chosen:
+        STRATEGIES.named(name, f"--methods {name}")
+    return {name: {"method": name} for name in STRATEGIES if name in chosen}
+
+
+def _refuse_repeated(option: str, values: Sequence[Any]) -> None:
+    repeated = next((value for value, count in Counter(values).items() if count > 1), None)
+    if repeated is not None:
+        raise FairTestError(f"{option}: {repeated} is given twice; once is enough.")
+    if not values:
+        raise FairTestError(f"{option}: nothing is given; a study needs at least one.")
+
+
+def _names(policies: Sequence[Path]) -> dict[str, Path]:
+    """A short name for each folder: its own, with as much of its parents as tells it from the others.
+
+    FairTest saves teams to RUN/policy or N/fairtest/policy, which says nothing: such a folder is named after RUN, or
+    after N, the number of a sacred run, and the folder around it.
+    """
+    folders = [Path(os.path.abspath(folder)) for folder in policies]
+    _refuse_repeated("--policies", [str(folder.resolve()) for folder in folders])
+
+    def name(folder: Path, length: int) -> str:
+        parts = list(folder.parts[1:])
+        while len(parts) > 1 and parts[-1] in ("policy", "fairtest"):
+            parts.pop()
+        length += bool(parts) and parts[-1].isdigit()
+        return re.sub(r"[^\w.+=-]+", "_", "-".join(parts[-length:])) or "team"
+
+    length, longest = 1, max(len(folder.parts) for folder in folders)
+    while len({name(folder, length) for folder in folders}) < len(folders) and length < longest:
+        length += 1
+    names = [name(folder, length) for folder in folders]
+    _refuse_repeated("--policies (as names)", names)
+    return dict(zip(names, folders, strict=True))
+
+
+def _team(folder: Path, given: Mapping[str, Any]) -> Entry:
+    from epymarl_fairtest.team.checkpoint import load_record
+
+    record = load_record(folder)
+    allocation = given.get("allocation", record.allocation)
+    team = load_team(folder, allocation)
+    described = {name: getattr(record, name) for name in ("key", "env_args", "time_limit", "algorithm")}
+    sample = hashlib.sha256((folder / SAMPLE).read_bytes()).hexdigest() if (folder / SAMPLE).is_file() else None
+    trained = {"policy_digest": team.origin["policy_digest"], "training_pool": sample}
+    identity = json.loads(json.dumps({"task": team.task.name, "allocation": allocation, **described, **trained}))
+    return Entry(folder, team.task.name, record.algorithm, identity)
+
+
+def _check_jobs(study: Study) -> None:
+    """Can every variant be run on every team? Said before anything is run."""
+    if study.kind == "rq3a":
+        if study.common.theta == "auto":
+            raise FairTestError("theta=auto is for runs; find the number with fairtest calibrate and give it here.")
+        return
+    refused: dict[str, FairTestError] = {}
+    for name, team in study.teams.items():
+        for variant in study.variants:
+            chosen = study.settings(name, variant)
+            try:
+                strategy_of(chosen).check_settings(chosen, load_team(team.folder, chosen.allocation).task)
+            except FairTestError as error:
+                refused.setdefault(variant, error)
+    if not refused:
+        return
+    remedy, fit = "", [variant for variant in study.variants if variant not in refused]
+    if study.kind == "rq1" and fit:
+        remedy = f" These methods can be run on all teams: --methods {' '.join(fit)}"
+    raise FairTestError(f"{next(iter(refused.values()))}{remedy}")
+
+
+# --- the folder of a study ----------------------------------------------------------------------------
+
+
+def open_folder(study: Study) -> None:
+    """Write study.json, or go on with the study that it describes: it may have grown, nothing else may differ."""
+    path, record = study.root / "study.json", study.record()
+    if path.is_file():
+        differences = _differences(read_study(study.root), record)
+        if differences:
+            raise FairTestError(
+                f"{str(study.root)!r} holds a study with other settings: {'; '.join(differences)}. Give the command"
+                " that made it (policies, methods and seeds may be added), or choose another folder (--out)."
+            )
+    elif study.root.exists() and (not study.root.is_dir() or any(study.root.iterdir())):
+        raise FairTestError(f"{str(study.root)!r} exists and is no study. Choose another folder (--out).")
+    try:
+        study.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FairTestError(f"The folder {str(study.root)!r} cannot be made: {error.strerror}.") from error
+    write_json(path, record)
+
+
+def read_study(root: Path) -> dict[str, Any]:
+    """study.json, with what is asked of it."""
+    record = read_json(root / "study.json")
+    if not isinstance(record.get("policies"), dict) or not all(
+        isinstance(record.get(axis), list) for axis in ("variants", "seeds")
+    ):
+        raise FairTestError(f"{str(root / 'study.json')!r} is damaged (it does not tell policies, variants and seeds).")
+    return record
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """What the study on disk and this one do not share, as sentences."""
+    found = []
+    for axis in ("policies", "variants", "seeds"):
+        lost = [str(value) for value in there[axis] if value not in here[axis]]
+        if lost:
+            found.append(f"{axis}: {', '.join(lost)} there, not here")
+    here = json.loads(json.dumps(here))
+    policies = there["policies"]
+    both = [name for name in policies if name in here["policies"]]
+    whole = ("format", "fairtest", "study", "settings")
+    left = {name: there.get(name) for name in whole} | {"policies": {name: policies[name] for name in both}}
+    right = {name: here[name] for name in whole} | {"policies": {name: here["policies"][name] for name in both}}
+    return [*found, *differences_of(left, right)]
+
+
+def differences_of(there: Any, here: Any, name: str = "") -> Iterator[str]:
+    """Where two sets of names and values differ, as the user is told."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in sorted({*there, *here}):
+            yield from differences_of(there.get(key), here.get(key), f"{name}.{key}" if name else key)
+    elif there != here:
+        yield f"{name}: {there!r} there, {here!r} here"

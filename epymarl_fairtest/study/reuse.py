@@ -1,0 +1,102 @@
+"""Runs that a study need not repeat, because another study has finished them. Knows when two runs are the same.
+
+They are if version, team, seed and every setting that the method reads are the same, whatever team and variant are
+called.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from epymarl_fairtest import __version__
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import copy_atomically, write_json
+from epymarl_fairtest.core.ledger import is_charged
+from epymarl_fairtest.strategies import STRATEGIES, Strategy
+from epymarl_fairtest.study.jobs import EXECUTED, Job, finished, locked, read_json, set_aside
+from epymarl_fairtest.study.plan import Study, differences_of, read_study
+
+PLACE = {"progress", "workers", "out"}
+
+Run = dict[str, Any]  # what decides what a run does
+Reuse = tuple[Path, Job]
+
+
+def reusable_runs(jobs: Sequence[Job], study: Study, other: Path, warn: Callable[[str], None]) -> list[Reuse]:
+    """Finished runs of another study that are these jobs of this one, each with its job."""
+    if not (other / "study.json").is_file():
+        raise FairTestError(f"--runs-from {str(other)!r} is no study: it holds no study.json.")
+    theirs = dict(_finished_runs(other.resolve()))
+    path_of = {_key(run): path for path, run in theirs.items()}
+    teams = study.record()["policies"]
+    ours = [_what_is_run(__version__, job.study, teams[job.team], job.settings) for job in jobs]
+    found = [(path, job) for job, run in zip(jobs, ours, strict=True) if (path := path_of.get(_key(run)))]
+    kept = [(path, job) for path, job in found if (path / EXECUTED[0]).is_file() or not job.keep_failures]
+    if found and not kept:
+        warn(f"--runs-from {other}: its runs did not keep their failures, so that nothing is copied")
+    elif jobs and not found:
+        warn(f"--runs-from {other} has no run that is missing here{_nearest(theirs.values(), ours)}")
+    return kept
+
+
+def _nearest(theirs: Iterable[Run], ours: Sequence[Run]) -> str:
+    """How the most similar run of the same method differs from ours; nothing where no method is shared."""
+    first = {run["settings"]["method"]: run for run in reversed(ours)}
+    pairs = ((run, first[run["settings"]["method"]]) for run in theirs if run["settings"]["method"] in first)
+    differences = sorted((list(differences_of(*pair)) for pair in pairs), key=len)
+    return f"; the nearest differs in {'; '.join(differences[0])}" if differences else ""
+
+
+def copy_run(source: Path, job: Job) -> bool:
+    """Whether it was copied: another process may have finished the job meanwhile."""
+    with locked(job):
+        if finished(job) is not None:
+            return False
+        set_aside(job)
+        job.path.mkdir(parents=True)
+        write_json(job.path / "manifest.json", read_json(source / "manifest.json") | {"copied_from": str(source)})
+        names = ["failures.csv", "journal.jsonl", *(EXECUTED if job.keep_failures else ()), "summary.json"]
+        for name in names:  # the summary last: it makes the job finished
+            if (source / name).is_file():
+                copy_atomically(source / name, job.path / name)
+        job.error_file.unlink(missing_ok=True)
+    return True
+
+
+def _finished_runs(other: Path) -> Iterator[tuple[Path, Run]]:
+    """Those that are whole, of the study's own team, and charged as their settings make one expect."""
+    record = read_study(other)
+    study = record.get("study")
+    for team, identity in record["policies"].items():
+        for path in sorted((other / "runs" / team).glob("*/*/summary.json")):
+            with suppress(FairTestError):
+                summary, manifest = read_json(path), read_json(path.with_name("manifest.json"))
+                run = _what_is_run(manifest.get("fairtest"), study, identity, manifest.get("settings", {}))
+                whole = study == "rq3a" or path.with_name("failures.csv").is_file()
+                same_team = manifest.get("policy_digest") == identity.get("policy_digest")
+                alike = summary.get("charged_strict") == summary.get("charged_paper")
+                if whole and same_team and (alike or "accounting" in run["settings"]):
+                    yield path.parent, run
+
+
+def _what_is_run(version: str | None, study: str | None, team: Mapping[str, Any], settings: Mapping[str, Any]) -> Run:
+    """Everything that decides what a run does. rq3a runs no search, though its settings are those of one."""
+    method, unread = "predictor" if study == "rq3a" else settings.get("method"), {*PLACE, "preset"}
+    strategy = STRATEGIES.get(str(method))
+    if strategy is not None and settings.get("theta") != "auto" and not _charged_differently(strategy):
+        unread |= {"accounting"}
+    read = {name: value for name, value in settings.items() if name not in unread}
+    return json.loads(json.dumps({"fairtest": version, "team": team, "settings": read | {"method": method}}))
+
+
+def _charged_differently(strategy: Strategy) -> bool:
+    """Does strict accounting charge random executions of this strategy that the paper's does not?"""
+    return any(is_charged(purpose, "strict") != is_charged(purpose, "paper") for purpose in strategy.random)
+
+
+def _key(run: Mapping[str, Any]) -> str:
+    return json.dumps(run, sort_keys=True)

@@ -1,0 +1,57 @@
+"""What the name of an allocation means: `env`, one of the task's own, or a function of the user's."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.tasks.contract import Allocation, Array, Task
+
+
+def resolve_allocation(task: Task, name: str) -> Allocation:
+    """`env`, an allocation of the task's own, or `package.module:function` of the user's."""
+    if name in task.allocations:
+        return task.allocations[name]
+    if ":" not in str(name):
+        raise FairTestError(
+            f"allocation={name!r} is unknown for task {task.name}; allowed: {', '.join(task.allocations)}, "
+            "or a function of your own written as package.module:function."
+        )
+    return _checked(task, name, _imported(name))
+
+
+def _imported(name: str) -> Allocation:
+    module, _, attribute = name.partition(":")
+    try:
+        function: Any = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # the user's module may fail in any way while it is imported
+        raise FairTestError(
+            f"allocation={name!r} cannot be imported ({type(error).__name__}: {error}). Write it as "
+            "package.module:function and see that the module lies on PYTHONPATH."
+        ) from error
+    if not callable(function):
+        raise FairTestError(
+            f"allocation={name!r} is a {type(function).__name__}; it must be a function "
+            "f(state, reward) -> one reward per agent."
+        )
+    allocation: Allocation = function
+    return allocation
+
+
+def _checked(task: Task, name: str, function: Allocation) -> Allocation:
+    """A wrong allocation would make every verdict wrong in silence: look at each result."""
+
+    def allocation(state: Array, reward: Array) -> Array:
+        paid = np.asarray(function(state, reward), dtype=np.float64)
+        expected = (*state.shape[:-1], task.n_agents)
+        if paid.shape != expected:
+            raise FairTestError(
+                f"allocation={name!r} gave the shape {paid.shape} where {expected} is needed: for states "
+                f"{state.shape} one reward per agent, with any leading axes kept."
+            )
+        if not np.isfinite(paid).all():
+            raise FairTestError(f"allocation={name!r} gave NaN or infinity; every reward must be finite.")
+        return paid
+
+    return allocation

@@ -1,0 +1,181 @@
+"""What FairTest knows of an environment family: the contract every task fulfils.
+
+A task never knows a policy, an engine or a training framework. `env` below is always the outermost
+environment that was handed in (gymnasium wrappers around the simulator included); a task finds its
+simulator inside. A *state* is a float64 vector of `state_size` numbers from which, together with the
+step count, the simulator continues bit for bit.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.core.registry import LATER, is_name
+from epymarl_fairtest.tasks.scene import Field, unknown_field
+
+Array = NDArray[np.float64]
+Allocation = Callable[[Array, Array], Array]
+"""f(state after the step (..., state_size), the environment's reward (..., n_agents)) -> (..., n_agents)"""
+
+
+def env_reward(state: Array, reward: Array) -> Array:
+    """The allocation `env`: what the environment itself pays each agent."""
+    return reward
+
+
+ABILITIES = {
+    "restorable": "states that can be written back",
+    "proposable": "initial states that can be proposed as vectors",
+}
+"""What a method may need beyond the compulsory part of a task, as its error message says it."""
+
+
+class Kernel(Protocol):
+    """A task's rules on rows of states, compiled; only rows that are `running` may be touched."""
+
+    def reset(self, seeds: NDArray[np.int64], states: Array) -> None: ...
+    def observe(self, states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32]) -> None: ...
+    def step(
+        self, states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array,
+        over: NDArray[np.bool_], steps: NDArray[np.int32],
+    ) -> None: ...  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Competence:
+    """When a team is good enough for its unfairness to mean anything. Without a `least_share` it must beat a random
+    team, and itself in the first half of its training."""
+
+    execution: str = "greedy"  # how it plays to show it
+    least_share: float | None = None  # of all there is to receive, which is 1
+    most_empty: float | None = None  # share of the episodes in which nobody receives anything
+
+
+class Task(ABC):
+    """Compulsory: everything abstract. Optional: `perturb` and `write` where `restorable` is True, `start_vectors`
+    and `starts_from` where `proposable` is True, a `twin` that is faster, a `field` to draw."""
+
+    name: ClassVar[str]
+    order: ClassVar[int] = LATER  # in which tasks are asked whether an environment is theirs
+    theta: ClassVar[float]  # failure threshold unless the user sets one
+    restorable: ClassVar[bool]  # can states be written back?
+    proposable: ClassVar[bool] = False  # can initial states be made of vectors in [-1, 1]?
+    allocations: ClassVar[Mapping[str, Allocation]] = {"env": env_reward}
+    suggested_allocation: ClassVar[str] = "env"  # what to choose when the environment pays everyone the same
+    distinct_distance: ClassVar[float]  # two failures of one root this close are one (position units)
+
+    environments: ClassVar[Mapping[str, str]] = {}  # gymnasium id -> entry point, of environments it brings along
+    twins: ClassVar[str] = ""  # of which environments and allocations it has one, for an error message
+    legend: ClassVar[str] = ""  # what a drawing shows besides the agents
+    grid: ClassVar[bool] = False  # positions are row and column of a grid, not x and y of a plane
+    placed: ClassVar[bool] = True  # positions are places, not just numbers that tell episodes apart
+
+    n_agents: int  # agents under test
+    state_size: int
+    low: float  # position bounds, for coverage and drawing
+    high: float
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, env: Any) -> bool:
+        """Is `env` of this family?"""
+
+    @abstractmethod
+    def __init__(self, env: Any) -> None:
+        """Read the sizes from a live environment; keep no reference to it."""
+
+    @abstractmethod
+    def read(self, env: Any) -> Array:
+        """The simulator's state now, as a new array."""
+
+    @abstractmethod
+    def positions(self, states: Array) -> Array:
+        """Positions of the agents under test: states (..., state_size) to (..., n_agents, 2)."""
+
+    def source(self, env: Any) -> Any:
+        """The layer of `env` that `read` looks at: found once, not at every step."""
+        return env
+
+    def reset(self, env: Any, seed: int) -> Any:
+        """Start the episode of `seed`: always the same one, whatever `env` played before."""
+        return env.reset(seed=seed)
+
+    def observe(self, env: Any) -> list[NDArray[np.float32]]:
+        """What each agent under test sees now, flat, as the environment's own reset would return it."""
+        raise NotImplementedError(f"task {self.name} cannot be restored")
+
+    def write(self, env: Any, state: Array, step: int) -> None:
+        """Put the simulator and every wrapper that counts or remembers into `state` at `step`."""
+        raise NotImplementedError(f"task {self.name} cannot be restored")
+
+    def perturb(self, states: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
+        """One try each: new states (B, state_size) and which of them keep the rules (B,).
+
+        Positions and velocities of the agents under test are scaled by U(0.8, 1.2) per coordinate;
+        everything else stays. A refused or unchanged row is marked False; the caller tries again.
+        """
+        raise NotImplementedError(f"task {self.name} cannot be perturbed")
+
+    def motion(self, states: Array) -> Array:
+        """Positions and velocities of the agents under test (..., n_agents, 4); velocities 0 where there are none."""
+        at = self.positions(states)
+        return np.concatenate([at, np.zeros_like(at)], axis=-1)
+
+    def start_vectors(self, states: Array) -> Array:
+        """Initial states (B, state_size) as vectors (B, V), scaled so that what can be drawn lies in [-1, 1]."""
+        raise NotImplementedError(f"task {self.name} proposes no initial states")
+
+    def starts_from(self, vectors: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """The other way round: initial states (B, state_size) and which of them keep the environment's rules (B,)."""
+        raise NotImplementedError(f"task {self.name} proposes no initial states")
+
+    def cells(self, states: Array, bins: int) -> NDArray[np.int64]:
+        """Coverage cell of each state (...,): `bins` per position coordinate of the agents under test."""
+        at = self.positions(states).reshape(*states.shape[:-1], -1)
+        digit = np.clip(((at - self.low) / (self.high - self.low) * bins).astype(np.int64), 0, bins - 1)
+        return digit @ (bins ** np.arange(digit.shape[-1], dtype=np.int64))
+
+    def cell_count(self, bins: int) -> int:
+        return bins ** (2 * self.n_agents)
+
+    def features(self, starts: Array) -> Array:
+        """What is worth knowing of initial states (B, state_size) to predict what becomes of them (B, F)."""
+        return self.start_vectors(starts) if self.proposable else starts
+
+    def twin(self, env: Any, allocation: str) -> Kernel | None:
+        """The compiled twin of this environment paying this allocation; None where there is none.
+
+        A ValueError or AttributeError means the same: a variant that the twin does not know.
+        """
+        return None
+
+    def field(self, states: Array) -> Field:
+        """What the states of one episode (steps + 1, state_size) look like, to be drawn."""
+        return unknown_field()
+
+    @classmethod
+    def rebuilt(cls, agents: int, key: str, env_args: Mapping[str, Any]) -> Task | None:
+        """The task of a recorded run, from the arguments of its environment; None where it cannot be made again."""
+        return None
+
+    def competence(self, env: Any) -> Competence:
+        """When a team is worth testing in `env`."""
+        return Competence()
+
+
+def complaint(entry: Any) -> str | None:
+    """What a foreign object lacks to be a task."""
+    if not (isinstance(entry, type) and issubclass(entry, Task)):
+        return f"is {entry!r}, not a subclass of {Task.__module__}.{Task.__qualname__}"
+    needed = ("name", "theta", "restorable", "distinct_distance")
+    lacking = [name for name in needed if not hasattr(entry, name)] + sorted(entry.__abstractmethods__)
+    if lacking or inspect.isabstract(entry):
+        return f"lacks {', '.join(lacking)}"
+    return None if is_name(entry.name) else f"has the name {entry.name!r}, which is not a plain word"

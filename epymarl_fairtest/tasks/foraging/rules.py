@@ -1,0 +1,278 @@
+"""Foraging (LBF): players of different levels load food together; works for any lbforaging ForagingEnv.
+
+State: row, col, level of each player; row, col, level of each food slot (the food in row-major order of
+the field as it lies now, then -1, -1, 0 for what was eaten); the sum of the levels of the food spawned at
+reset, by which rewards are divided.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.tasks.contract import Array, Competence, Kernel, Task
+from epymarl_fairtest.tasks.layers import set_clocks, wrappers
+from epymarl_fairtest.tasks.scene import Body, Field, bodies
+
+
+def _simulator(chain: list[Any]) -> Any | None:
+    """lbforaging's environment, or the older copy that PyMARLzoo+ carries."""
+    inner = chain[-1]
+    needed = ("field", "players", "max_num_food", "_gen_valid_moves", "_make_gym_obs")
+    named = any(cls.__name__ == "ForagingEnv" for cls in type(inner).__mro__)
+    return inner if named and all(hasattr(inner, name) for name in needed) else None
+
+
+def forget(inner: Any) -> None:
+    """Take the players off the field: upstream's reset does not spawn a player where one stood before,
+    so the episode of a seed would depend on how the episode before it ended."""
+    for player in inner.players:
+        player.position = None
+
+
+def food_slots(field: NDArray[np.int32], slots: int) -> list[int]:
+    """row, col, level of the food in row-major order, then -1, -1, 0 for empty slots."""
+    rows, cols = (where.tolist() for where in np.nonzero(field))
+    values = [n for row, col in zip(rows, cols, strict=True) for n in (row, col, int(field[row, col]))]
+    return values + [-1, -1, 0] * (slots - len(rows))
+
+
+def _bound(inner: Any, name: str, count: int) -> Array:
+    """A lowest or highest level of each player or food slot; older environments have one for all, or none."""
+    return np.broadcast_to(np.asarray(getattr(inner, name, 1), np.float64), count)
+
+
+def _near(one: Array, other: Array) -> NDArray[np.bool_]:
+    """Too close for two foods: in the eight cells around, or within two along a row or a column."""
+    gap = np.abs(one[..., :2] - other[..., :2])
+    near: NDArray[np.bool_] = (gap <= 1).all(axis=-1) | ((gap == 0).any(axis=-1) & (gap <= 2).all(axis=-1))
+    return near
+
+
+def _matches(levels: Array, low: Array, high: Array) -> NDArray[np.bool_]:
+    """Can every level of a row (NaN: none) be dealt from a range of its own? The ranges come in any order.
+
+    From the lowest level on, each takes the free range that ends first: no other choice could serve more levels.
+    """
+    high = np.broadcast_to(high, levels.shape)
+    free, fits = np.ones(levels.shape, bool), np.ones(len(levels), bool)
+    for level in np.sort(levels, axis=1).T:
+        open_to = free & (low <= level[:, None]) & (level[:, None] <= high)
+        taken = np.where(open_to, high, np.inf).argmin(axis=1)
+        fits &= open_to.any(axis=1) | np.isnan(level)
+        free[np.arange(len(levels)), taken] &= np.isnan(level)
+    return fits
+
+
+class ForagingTask(Task):
+    """All players are under test, and the environment's own reward is the allocation."""
+
+    name: ClassVar[str] = "foraging"
+    theta: ClassVar[float] = 0.67
+    restorable: ClassVar[bool] = True
+    proposable: ClassVar[bool] = True
+    distinct_distance: ClassVar[float] = 0.5
+    environments: ClassVar[Mapping[str, str]] = {
+        "lbforaging-v0": "epymarl_fairtest.tasks.foraging.environment:make_foraging_env"
+    }
+    twins: ClassVar[str] = "foraging with full sight"
+    legend: ClassVar[str] = "Squares are food with its level; the small number at an agent is the agent's level."
+    grid: ClassVar[bool] = True
+
+    @classmethod
+    def recognises(cls, env: Any) -> bool:
+        return _simulator(wrappers(env)) is not None
+
+    def __init__(self, env: Any) -> None:
+        inner = self._simulator(wrappers(env))
+        self.rows, self.cols = inner.field_size
+        self.n_agents = len(inner.players)
+        self.slots = inner.max_num_food
+        self.state_size = 3 * self.n_agents + 3 * self.slots + 1
+        # Cells are centred on whole numbers, so that every bin of the coverage grid holds whole cells.
+        self.low, self.high = -0.5, max(self.rows, self.cols) - 0.5
+        self._player_levels = tuple(_bound(inner, f"{end}_player_level", self.n_agents) for end in ("min", "max"))
+        self._food_low, self._force_coop = _bound(inner, "min_food_level", self.slots), bool(inner.force_coop)
+        self._food_high = None if inner.max_food_level is None else _bound(inner, "max_food_level", self.slots)
+        # What a reset can draw of (row, col, level): food not at the border; level 0 is a slot left empty.
+        low, high = self._player_levels
+        players = [0, 0, low.min()], [self.rows - 1, self.cols - 1, high.max()]
+        food = [1, 1, 0], [self.rows - 2, self.cols - 2, self._most_food(high[None]).max()]
+        self._least, self._most = (
+            np.array([one] * self.n_agents + [other] * self.slots, np.float64)
+            for one, other in zip(players, food, strict=True)
+        )
+
+    @staticmethod
+    def _simulator(chain: list[Any]) -> Any:
+        found = _simulator(chain)
+        if found is None:
+            raise FairTestError(f"{chain[0]} holds no lbforaging ForagingEnv; task foraging needs one.")
+        return found
+
+    def reset(self, env: Any, seed: int) -> Any:
+        forget(self._simulator(wrappers(env)))
+        return env.reset(seed=seed)
+
+    def source(self, env: Any) -> Any:
+        return wrappers(env)[-1]
+
+    def read(self, env: Any) -> Array:
+        inner = self._simulator(wrappers(env))
+        values = food_slots(inner.field, self.slots)
+        standing = [number for player in inner.players for number in (*player.position, player.level)]
+        return np.array([*standing, *values, inner._food_spawned], np.float64)
+
+    def positions(self, states: Array) -> Array:
+        return self.players(states)[..., :2]
+
+    def players(self, states: Array) -> Array:
+        """row, col, level of each player: a view (..., n_agents, 3)."""
+        return states[..., : 3 * self.n_agents].reshape(*states.shape[:-1], self.n_agents, 3)
+
+    def food(self, states: Array) -> Array:
+        """row, col, level of each food slot: a view (..., slots, 3)."""
+        return states[..., 3 * self.n_agents : -1].reshape(*states.shape[:-1], self.slots, 3)
+
+    def observe(self, env: Any) -> list[NDArray[np.float32]]:
+        seen = self._simulator(wrappers(env))._make_gym_obs()
+        if isinstance(seen[0], tuple):  # the older environment gives rewards and more behind the observations
+            seen = seen[0]
+        return [np.asarray(one, dtype=np.float32).ravel() for one in seen]
+
+    def write(self, env: Any, state: Array, step: int) -> None:
+        chain = wrappers(env)
+        inner = self._simulator(chain)
+        set_clocks(chain, step)
+        inner.field = np.zeros((self.rows, self.cols), np.int32)
+        for row, col, level in self.food(state).astype(np.int64).tolist():
+            if level > 0:
+                inner.field[row, col] = level
+        for player, (row, col, level) in zip(inner.players, self.players(state).astype(np.int64).tolist(), strict=True):
+            player.setup((row, col), level, (self.rows, self.cols))
+            player.reward = 0
+        inner.current_step = step
+        inner._food_spawned = int(state[-1])
+        inner._game_over = bool(inner.field.sum() == 0 or inner._max_episode_steps <= step)
+        inner._gen_valid_moves()
+
+    def perturb(self, states: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
+        """Rounded to cells and kept inside the field.
+
+        A row or column of 0 to 2 never changes (2 * 1.2 rounds to 2), so a team that stands there entirely
+        cannot be perturbed: every try is refused.
+        """
+        new = states.copy()
+        old = self.positions(states)
+        moved = np.rint(old * rng.uniform(0.8, 1.2, old.shape))
+        self.players(new)[..., :2] = np.clip(moved, 0, [self.rows - 1, self.cols - 1])
+        return new, (new != states).any(axis=1) & ~self._crowded(new)
+
+    def start_vectors(self, states: Array) -> Array:
+        """row, col, level of players and food slots, scaled from what can be drawn; empty slots lie in the middle."""
+        things = states[..., :-1].reshape(*states.shape[:-1], -1, 3)
+        scaled = 2 * (things - self._least) / self._range() - 1
+        scaled[..., :2][self._empty(things)] = 0
+        return scaled.reshape(*states.shape[:-1], -1)
+
+    def starts_from(self, vectors: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Rounded to cells and levels; what no reset would draw is refused."""
+        things = np.rint((vectors.reshape(len(vectors), -1, 3) + 1) / 2 * self._range()) + self._least
+        empty = self._empty(things)
+        drawn = ((things >= self._least) & (things <= self._most)).all(axis=2) | empty
+        things[empty] = [-1, -1, 0]
+        states = np.concatenate([things.reshape(len(things), -1), np.zeros((len(things), 1))], axis=1)
+        food = self.food(states)
+        # As the field is read: row by row, empty slots last.
+        order = np.lexsort((food[..., 1], food[..., 0], food[..., 2] == 0), axis=1)
+        food[:] = np.take_along_axis(food, order[..., None], axis=1)
+        states[:, -1] = food[..., 2].sum(axis=1)
+        return states, drawn.all(axis=1) & ~self._crowded(states) & self._spaced(states) & self._dealt(states)
+
+    def _empty(self, things: Array) -> NDArray[np.bool_]:
+        """Which of the players and food slots (..., 3) are slots without food?"""
+        empty: NDArray[np.bool_] = (things[..., 2] == 0) & (np.arange(self.n_agents + self.slots) >= self.n_agents)
+        return empty
+
+    def _range(self) -> Array:
+        return np.maximum(self._most - self._least, 1)
+
+    def _spaced(self, states: Array) -> NDArray[np.bool_]:
+        """Does food keep its distance, and does a slot stay empty only where no more food fits?"""
+        food, players = self.food(states), self.positions(states)
+        there = food[..., 2] > 0
+        first, second = np.triu_indices(self.slots, k=1)
+        close = _near(food[:, first], food[:, second]) & there[:, first] & there[:, second]
+        inner = 1 + np.argwhere(np.ones((self.rows - 2, self.cols - 2))).astype(np.float64)
+        taken = (_near(inner[:, None], food[:, None]) & there[:, None]).any(axis=2)
+        taken |= (inner[:, None] == players[:, None]).all(axis=3).any(axis=2)
+        spaced: NDArray[np.bool_] = ~close.any(axis=1) & (there.all(axis=1) | taken.all(axis=1))
+        return spaced
+
+    def _dealt(self, states: Array) -> NDArray[np.bool_]:
+        """Are the levels among those that a reset deals out to players and food?"""
+        levels, food = self.players(states)[..., 2], self.food(states)[..., 2]
+        most = self._most_food(levels)
+        least = most if self._force_coop else self._food_low
+        return _matches(levels, *self._player_levels) & _matches(np.where(food > 0, food, np.nan), least, most)
+
+    def _most_food(self, levels: Array) -> Array:
+        """The highest level of each food slot where players have these levels (B, n_agents)."""
+        weakest = np.sort(levels, axis=1)[:, :3].sum(axis=1, keepdims=True)
+        most = weakest if self._food_high is None else self._food_high
+        return np.broadcast_to(most, (len(levels), self.slots))
+
+    def _crowded(self, states: Array) -> NDArray[np.bool_]:
+        """Do two players, or a player and food, share a cell?"""
+        at, food = self.positions(states), self.food(states)[..., :2]
+        first, second = np.triu_indices(self.n_agents, k=1)
+        together = (at[:, first] == at[:, second]).all(axis=-1).any(axis=-1)
+        on_food = (at[:, :, None] == food[:, None]).all(axis=-1).any(axis=(1, 2))
+        crowded: NDArray[np.bool_] = together | on_food
+        return crowded
+
+    def twin(self, env: Any, allocation: str) -> Kernel | None:
+        if allocation != "env":
+            return None
+        from epymarl_fairtest.tasks.foraging.twin import ForagingTwin
+
+        return ForagingTwin(env)
+
+    def field(self, states: Array) -> Field:
+        def places(cells: Array) -> Array:
+            """row, col counted from the top left to x, y."""
+            return np.stack([cells[..., 1], self.rows - 1 - cells[..., 0]], axis=-1)
+
+        food = self.food(states)  # (steps+1, slots, 3); slots move up when food goes, so food is known by its cell
+        cells = np.unique(food[food[..., 2] > 0], axis=0)
+        there = (food[:, None] == cells[:, None]).all(axis=-1).any(axis=-1)  # (steps+1, foods)
+        still = np.broadcast_to(places(cells), (len(states), len(cells), 2))
+        foods = [Body("food", f"{cell[2]:.0f}", 0.4, still[:, n], there[:, n]) for n, cell in enumerate(cells)]
+        levels = self.players(states)[0, :, 2].astype(int).tolist()
+        players = bodies("agent", places(self.players(states)), 0.4, levels)
+        return Field("grid", foods + players, np.full(2, -0.5), np.array([self.cols - 0.5, self.rows - 0.5]))
+
+    @classmethod
+    def rebuilt(cls, agents: int, key: str, env_args: Mapping[str, Any]) -> Task | None:
+        from epymarl_fairtest.tasks.foraging.environment import make_foraging_env
+
+        known = {name: env_args[name] for name in ("players", "field_size", "max_num_food") if name in env_args}
+        guessed: dict[str, Any] = {"players": agents}
+        size = re.search(r"-(\d+)x(\d+)-\d+p-(\d+)f", key)  # as lbforaging names its fields
+        if size:
+            rows, cols, food = map(int, size.groups())
+            guessed |= {"field_size": (rows, cols), "max_num_food": food}
+        if size or known.get("players", agents) != 3:  # the default levels are for three
+            guessed |= {"min_player_level": 1, "max_player_level": 2}
+        return cls(make_foraging_env(**guessed | known))
+
+    def competence(self, env: Any) -> Competence:
+        """Rewards are shares of the food, so all of it is 1 (decision 012: judged as it is tested)."""
+        if not getattr(env.unwrapped, "_normalize_reward", True):
+            raise FairTestError(
+                "the environment does not normalise its rewards: how much there is depends on the episode"
+            )
+        return Competence("epsilon_greedy", least_share=0.7, most_empty=0.1)

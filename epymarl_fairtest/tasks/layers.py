@@ -1,0 +1,23 @@
+"""The layers of an environment: gymnasium, hosts and PettingZoo wrap the simulator, each in its own way."""
+
+from typing import Any
+
+
+def wrappers(env: Any) -> list[Any]:
+    """`env` and everything it wraps, outermost first; gymnasium, hosts and PettingZoo name it differently."""
+    chain = [env]
+    while True:
+        inside = (getattr(chain[-1], name, None) for name in ("env", "_env", "aec_env"))
+        inner = next((layer for layer in inside if layer is not None), None)
+        if inner is None or any(inner is layer for layer in chain):
+            return chain
+        chain.append(inner)
+
+
+def set_clocks(chain: list[Any], step: int) -> None:
+    """Let every wrapper that counts believe in `step` steps. Call it before writing: it may have to reset."""
+    if any(not getattr(layer, "_has_reset", True) for layer in chain):
+        chain[0].reset()  # gymnasium's checkers remember their first observation and cannot do without
+    for layer in chain:
+        if hasattr(layer, "_elapsed_steps"):
+            layer._elapsed_steps = step

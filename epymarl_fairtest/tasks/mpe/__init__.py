@@ -1,0 +1,1 @@
+"""What the particle tasks share: rules, environment, and the physics of their twins."""

@@ -1,0 +1,58 @@
+"""Spread (MPE simple_spread): N agents are to cover N landmarks.
+
+State: x, y, vx, vy of each agent, then x, y of each landmark; 6 N numbers.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from epymarl_fairtest.tasks.contract import Allocation, Array, Kernel, Task, env_reward
+from epymarl_fairtest.tasks.mpe.rules import MpeTask, distance, paid_by
+from epymarl_fairtest.tasks.scene import Field, bodies, plane
+
+
+def nearest_landmark(state: Array, reward: Array) -> Array:
+    """Minus the distance of each agent to the landmark nearest to it, after the step."""
+    n = reward.shape[-1]
+    agents = state[..., : 4 * n].reshape(*state.shape[:-1], n, 4)[..., :, None, :2]
+    landmarks = state[..., 4 * n :].reshape(*state.shape[:-1], 1, -1, 2)
+    nearest: Array = distance(agents, landmarks).min(axis=-1)
+    return -nearest
+
+
+class SpreadTask(MpeTask):
+    """Everyone is under test. The scenario pays all agents nearly the same: choose `nearest_landmark`."""
+
+    name: ClassVar[str] = "spread"
+    theta: ClassVar[float] = 0.80
+    allocations: ClassVar[Mapping[str, Allocation]] = {
+        "env": env_reward,
+        "nearest_landmark": nearest_landmark,
+    }
+    suggested_allocation: ClassVar[str] = "nearest_landmark"
+    environments: ClassVar[Mapping[str, str]] = {"mpe-spread-v0": "epymarl_fairtest.tasks.spread.environment:SpreadEnv"}
+    twins: ClassVar[str] = "mpe-spread-v0 (nearest_landmark)"
+    legend: ClassVar[str] = "Squares are the landmarks that the agents are to cover."
+    scenario: ClassVar[str] = "simple_spread"
+    reach: ClassVar[float] = 1.0
+    speed: ClassVar[float] = 2.0  # where thrust (5 * 0.1 per step) and damping (a quarter) balance
+
+    def tail(self, others: list[int]) -> list[int]:
+        return [self.state_size] * (2 * len(others))  # what silent agents say
+
+    def twin(self, env: Any, allocation: str) -> Kernel | None:
+        if paid_by(env, allocation) != "nearest_landmark":
+            return None
+        from epymarl_fairtest.tasks.spread.twin import SpreadTwin
+
+        return SpreadTwin(env)
+
+    def field(self, states: Array) -> Field:
+        agents = bodies("agent", self.positions(states), 0.15)  # sizes are the simulator's own
+        return plane([*bodies("landmark", self.landmarks(states), 0.05), *agents])
+
+    @classmethod
+    def rebuilt(cls, agents: int, key: str, env_args: Mapping[str, Any]) -> Task | None:
+        from epymarl_fairtest.tasks.spread.environment import SpreadEnv
+
+        return SpreadEnv("env", N=env_args.get("N", agents)).task

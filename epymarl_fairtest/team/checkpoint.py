@@ -1,0 +1,239 @@
+"""Policy folders: `agent.th` and `policy.yaml`, read without running anything that lies in them.
+
+Every mismatch between weights, description and environment is reported in one message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch import Tensor
+
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import write_atomically
+from epymarl_fairtest.team.policy import NetworkPolicy
+
+FORMAT = 1
+NEXT_STEP = "A policy folder holds agent.th and policy.yaml, as FairTest writes them to RUN/policy."
+WITHOUT_RECORD = (
+    "For an agent.th that a host saved, write policy.yaml beside it (README, A saved team), or test it inside the host:"
+    " fairtest launch -- src/main.py … with fairtest=True evaluate=True checkpoint_path=…"
+)
+
+NO_YES = (False, True)
+
+
+@dataclass(frozen=True)
+class PolicyRecord:
+    """What policy.yaml says: enough to rebuild the team and its environment without a framework."""
+
+    algorithm: str
+    key: str  # gymnasium id of the environment
+    time_limit: int
+    n_agents: int
+    n_actions: int
+    obs_size: int
+    hidden_dim: int
+    use_rnn: bool
+    obs_last_action: bool
+    obs_agent_id: bool
+    env_args: dict[str, Any] = field(default_factory=dict)  # what the environment is made with besides its key
+    allocation: str = "env"
+    host: str = ""
+    training_steps: int = 0
+    test_return: float | None = None
+    command: str = ""
+    format: int = FORMAT
+
+
+def record_of_training(
+    args: Any, *, time_limit: int, n_agents: int, n_actions: int, obs_size: int, **told: Any
+) -> PolicyRecord:
+    """The record of a team that a host trains with `args`, its environment of the given sizes."""
+    made_with = {
+        name: value
+        for name, value in args.env_args.items()
+        if name not in ("key", "time_limit", "seed", "render") and not (name == "pretrained_wrapper" and not value)
+    }
+    return PolicyRecord(
+        algorithm=args.name,
+        key=args.env_args["key"],
+        time_limit=time_limit,
+        n_agents=n_agents,
+        n_actions=n_actions,
+        obs_size=obs_size,
+        hidden_dim=args.hidden_dim,
+        use_rnn=bool(args.use_rnn),
+        obs_last_action=bool(args.obs_last_action),
+        obs_agent_id=bool(args.obs_agent_id),
+        env_args=made_with,
+        **told,
+    )
+
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,), "bool": (bool,), "str": (str,), "dict[str, Any]": (dict,), "float | None": (float, int, type(None)),
+}  # fmt: skip
+
+
+def save_policy(folder: Path, record: PolicyRecord, weights: dict[str, Tensor]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "agent.th", lambda file: torch.save(weights, file))
+    text = yaml.safe_dump(asdict(record), sort_keys=False)
+    write_atomically(folder / "policy.yaml", lambda file: file.write(text.encode()))
+
+
+def load_record(folder: Path) -> PolicyRecord:
+    if folder.is_file():
+        raise FairTestError(f"{str(folder)!r} is a file; give the folder that it lies in, {str(folder.parent)!r}.")
+    if not folder.is_dir():
+        raise FairTestError(f"There is no policy folder {str(folder)!r}. {NEXT_STEP}")
+    path = folder / "policy.yaml"
+    if not path.is_file():
+        raise FairTestError(f"{str(folder)!r} holds no policy.yaml. {NEXT_STEP} {WITHOUT_RECORD}")
+    try:
+        values = yaml.safe_load(path.read_text())
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise FairTestError(f"{str(path)!r} is not readable YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise FairTestError(f"{str(path)!r} must hold NAME: VALUE lines, not {type(values).__name__}.")
+    known = {f.name: f for f in fields(PolicyRecord)}
+    required = [n for n in known if n not in ("env_args", "allocation", "host", "training_steps", "test_return",
+                                              "command", "format")]  # fmt: skip
+    wrong = [f"missing {name}" for name in required if name not in values]
+    wrong += [f"unknown {name!r}" for name in values if name not in known]
+    for name, value in values.items():
+        if name in known and type(value) not in TYPES[str(known[name].type)]:
+            wrong.append(f"{name}={value!r} must be {known[name].type}")
+    positive = ("time_limit", "n_agents", "n_actions", "obs_size", "hidden_dim")
+    wrong += [f"{n}={values[n]} must be at least 1" for n in positive if type(values.get(n)) is int and values[n] < 1]
+    if values.get("format", FORMAT) != FORMAT:
+        wrong.append(f"format={values['format']!r} is not {FORMAT}")
+    if wrong:
+        raise FairTestError(f"{str(path)!r} does not describe a policy: {'; '.join(wrong)}. {NEXT_STEP}")
+    return PolicyRecord(**values)
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors only: `weights_only` refuses a pickle that would run code."""
+    if not path.is_file():
+        raise FairTestError(f"There is no checkpoint {str(path)!r}. {NEXT_STEP}")
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch fails on a damaged file in many ways, IndexError among them
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise FairTestError(
+            f"{str(path)!r} is not a readable checkpoint: it is empty, truncated, or holds more than tensors"
+            f" (nothing in it was executed). {reason}. Copy the file again, or save it with the host's save_model=True."
+        ) from error
+    if not isinstance(weights, dict) or not all(isinstance(v, Tensor) for v in weights.values()):
+        raise FairTestError(f"{str(path)!r} holds no named tensors; expected the agents' state dict.")
+    return weights
+
+
+def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: int, n_actions: int) -> NetworkPolicy:
+    """The team of `folder` for an environment of the given sizes."""
+    weights = load_weights(folder / "agent.th")
+    environment: dict[str, Any] = {"obs_size": obs_size, "n_agents": n_agents, "n_actions": n_actions}
+    wrong = [
+        f"{name} is {value} in the environment {record.key!r} and {getattr(record, name)} in policy.yaml"
+        for name, value in environment.items()
+        if value != getattr(record, name)
+    ]
+    real = replace(record, **environment) if mismatches(weights, record) else record
+    told = told_by(weights, real)
+    wrong += [
+        f"{name} is {_as_yaml(getattr(record, name))} in policy.yaml and {_as_yaml(value)} in agent.th"
+        for name, value in told.items()
+        if value != getattr(record, name)
+    ]
+    wrong += mismatches(weights, replace(real, **told))
+    if wrong:
+        raise does_not_fit(folder, wrong)
+    return rebuild(weights, record)
+
+
+def rebuild(weights: Mapping[str, Tensor], record: PolicyRecord) -> NetworkPolicy:
+    """The team with these weights, which fit the record."""
+    return NetworkPolicy(
+        weights,
+        n_agents=record.n_agents,
+        n_actions=record.n_actions,
+        obs_size=record.obs_size,
+        recurrent=record.use_rnn,
+        obs_last_action=record.obs_last_action,
+        obs_agent_id=record.obs_agent_id,
+    )
+
+
+def told_by(weights: Mapping[str, Tensor], record: PolicyRecord) -> dict[str, Any]:
+    """The fields of policy.yaml as the shapes of `weights` tell them; those that they do not tell are left out."""
+    own = "agents.0." if "agents.0.fc1.weight" in weights else ""
+    shapes = {name.removeprefix(own): value.shape for name, value in weights.items() if name.startswith(own)}
+    first, last = shapes.get("fc1.weight", ()), shapes.get("fc2.weight", ())
+    if len(first) != 2 or len(last) != 2:
+        return {}
+    told: dict[str, Any] = {"hidden_dim": first[0], "n_actions": last[0]}
+    if own:
+        told["n_agents"] = len({name.split(".")[1] for name in weights if name.startswith("agents.")})
+    if "rnn.weight_ih" in shapes or "rnn.weight" in shapes:
+        told["use_rnn"] = "rnn.weight_ih" in shapes
+    sized = replace(record, **told)
+    flags: list[dict[str, Any]] = [{"obs_last_action": a, "obs_agent_id": b} for a in NO_YES for b in NO_YES]
+    fitting = [flag for flag in flags if inputs_of(replace(sized, **flag)) == first[1]]
+    return told | (fitting[0] if len(fitting) == 1 and inputs_of(sized) != first[1] else {})
+
+
+def _as_yaml(value: Any) -> str:
+    return str(value).lower()
+
+
+def mismatches(weights: dict[str, Tensor], record: PolicyRecord) -> list[str]:
+    """What keeps `weights` from being the network that `record` describes."""
+    wrong = []
+    expected = expected_shapes(record, separate=any(name.startswith("agents.") for name in weights))
+    for name in sorted(expected.keys() | weights.keys()):
+        want, got = expected.get(name), tuple(weights[name].shape) if name in weights else None
+        if want != got:
+            wrong.append(f"{name} has shape {got} in agent.th, expected {want}")
+        elif not torch.isfinite(weights[name]).all():
+            wrong.append(f"{name} holds NaN or infinite numbers")
+    return wrong
+
+
+def does_not_fit(folder: Path, wrong: list[str]) -> FairTestError:
+    return FairTestError(f"The checkpoint in {str(folder)!r} does not fit: " + "; ".join(wrong) + ".")
+
+
+def expected_shapes(record: PolicyRecord, *, separate: bool) -> dict[str, tuple[int, ...]]:
+    h, a = record.hidden_dim, record.n_actions
+    shapes: dict[str, tuple[int, ...]] = {"fc1.weight": (h, inputs_of(record)), "fc1.bias": (h,)}
+    if record.use_rnn:
+        shapes |= {"rnn.weight_ih": (3 * h, h), "rnn.weight_hh": (3 * h, h)}
+        shapes |= {"rnn.bias_ih": (3 * h,), "rnn.bias_hh": (3 * h,)}
+    else:
+        shapes |= {"rnn.weight": (h, h), "rnn.bias": (h,)}
+    shapes |= {"fc2.weight": (a, h), "fc2.bias": (a,)}
+    if not separate:
+        return shapes
+    return {f"agents.{i}.{name}": shape for i in range(record.n_agents) for name, shape in shapes.items()}
+
+
+def inputs_of(record: PolicyRecord) -> int:
+    return record.obs_size + record.n_actions * record.obs_last_action + record.n_agents * record.obs_agent_id
+
+
+def digest(weights: dict[str, Tensor]) -> str:
+    """A name for exactly these weights, whatever file they came from."""
+    sha = hashlib.sha256()
+    for name in sorted(weights):
+        sha.update(name.encode())
+        sha.update(str(tuple(weights[name].shape)).encode())
+        sha.update(weights[name].detach().cpu().contiguous().numpy().tobytes())
+    return sha.hexdigest()

@@ -1,0 +1,145 @@
+"""The trained team as a policy, rebuilt from weights alone.
+
+It runs the same torch operations as the host's live controller (host/controller.py), on batches of CHUNK rows with one
+thread, so both give the same bits; a test holds them together.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import linear, pad
+
+from epymarl_fairtest.team.contract import CHUNK
+
+Q = NDArray[np.float32]
+STEADY = 16  # outputs
+
+
+class Agent:
+    """The hosts' agent: linear, then GRU cell or linear, then linear; parameters named as they save them."""
+
+    def __init__(self, weights: Mapping[str, Tensor], recurrent: bool) -> None:
+        self._first, self._last = Layer(weights, "fc1"), Layer(weights, "fc2")
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        self._gru = [weights[f"rnn.{name}"] for name in names] if recurrent else []
+        self._middle = None if recurrent else Layer(weights, "rnn")
+
+    def __call__(self, inputs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        x = self._first(inputs).relu_()
+        h = torch.gru_cell(x, hidden, *self._gru) if self._middle is None else self._middle(x).relu_()
+        return self._last(h), h
+
+
+class Layer:
+    """A linear layer whose rows do not change their last bit with their place in the batch.
+
+    Measured: they do for fewer than 16 outputs of inputs that do not come in fours (docs/decisions/001). Such a
+    layer gets outputs that are thrown away.
+    """
+
+    def __init__(self, weights: Mapping[str, Tensor], name: str) -> None:
+        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        self._outputs, inputs = weight.shape
+        missing = STEADY - self._outputs
+        self._padded = missing > 0 and inputs % 4 != 0
+        self._weight = pad(weight, (0, 0, 0, missing)) if self._padded else weight
+        self._bias = pad(bias, (0, missing)) if self._padded else bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        y = linear(x, self._weight, self._bias)
+        return y[:, : self._outputs].contiguous() if self._padded else y
+
+
+class ChunkedPolicy:
+    """Splits any batch into chunks of CHUNK rows, padding the last."""
+
+    n_agents: int
+    n_actions: int
+    obs_size: int
+    hidden_size: int
+    reading = "q"
+    thread_safe = True
+
+    def forward(self, obs: Q, last: NDArray[np.int16], hidden: Q) -> tuple[Q, Q]:
+        q = np.empty((len(obs), self.n_agents, self.n_actions), np.float32)
+        after = np.empty((len(obs), self.n_agents, self.hidden_size), np.float32)
+        with torch.inference_mode():
+            for first in range(0, len(obs), CHUNK):
+                rows = slice(first, min(first + CHUNK, len(obs)))
+                count = rows.stop - first
+                out, memory = self._chunk(_padded(obs[rows]), _padded(last[rows], -1), _padded(hidden[rows]))
+                q[rows] = out[:count].numpy()
+                if self.hidden_size:
+                    after[rows] = memory[:count].numpy()
+        return q, after
+
+    def _chunk(self, obs: Tensor, last: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+
+def _padded(values: NDArray[Any], fill: int = 0) -> Tensor:
+    if len(values) == CHUNK:
+        return torch.from_numpy(np.ascontiguousarray(values))
+    out = np.full((CHUNK, *values.shape[1:]), fill, values.dtype)
+    out[: len(values)] = values
+    return torch.from_numpy(out)
+
+
+def one_hot(last: Tensor, actions: int) -> Tensor:
+    """Last actions (..., ) as one-hot rows; zeros where there was none."""
+    return (last.long().unsqueeze(-1) == torch.arange(actions)).float()
+
+
+class NetworkPolicy(ChunkedPolicy):
+    """Agents rebuilt from a state dict, shared or one network per agent (`_ns`)."""
+
+    def __init__(
+        self,
+        weights: Mapping[str, Tensor],
+        *,
+        n_agents: int,
+        n_actions: int,
+        obs_size: int,
+        recurrent: bool,
+        obs_last_action: bool,
+        obs_agent_id: bool,
+    ) -> None:
+        self.n_agents, self.n_actions, self.obs_size = n_agents, n_actions, obs_size
+        self._last_action, self._agent_id = obs_last_action, obs_agent_id
+        separate = any(name.startswith("agents.") for name in weights)
+        own = [f"agents.{agent}." for agent in range(n_agents)] if separate else [""]
+        self._agents = [
+            Agent({k.removeprefix(mine): v.detach() for k, v in weights.items() if k.startswith(mine)}, recurrent)
+            for mine in own
+        ]
+        hidden = weights[f"{own[0]}fc1.weight"].shape[0]
+        inputs = obs_size + n_actions * obs_last_action + n_agents * obs_agent_id
+        self.hidden_size = hidden if recurrent else 0
+        self._inputs, self._own = inputs, threading.local()
+
+    def _chunk(self, obs: Tensor, last: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        inputs = self._blank_inputs()
+        inputs[:, :, : self.obs_size] = obs
+        if self._last_action:
+            inputs[:, :, self.obs_size : self.obs_size + self.n_actions] = one_hot(last, self.n_actions)
+        if len(self._agents) == 1:
+            q, h = self._agents[0](inputs.flatten(0, 1), hidden.flatten(0, 1))
+            return q.view(CHUNK, self.n_agents, -1), h.view(CHUNK, self.n_agents, -1)
+        each = [agent(inputs[:, i], hidden[:, i]) for i, agent in enumerate(self._agents)]
+        return torch.stack([q for q, _ in each], dim=1), torch.stack([h for _, h in each], dim=1)
+
+    def _blank_inputs(self) -> Tensor:
+        """The chunk that this thread fills again and again; who is who stands in it already."""
+        if not hasattr(self._own, "inputs"):
+            self._own.inputs = torch.zeros(CHUNK, self.n_agents, self._inputs)
+            if self._agent_id:
+                self._own.inputs[:, :, -self.n_agents :] = torch.eye(self.n_agents)
+        inputs: Tensor = self._own.inputs
+        return inputs

@@ -1,0 +1,84 @@
+"""A saved team in its own environment, without a training framework: what `fairtest run` tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.tasks.world import World
+from epymarl_fairtest.team.checkpoint import PolicyRecord, digest, load_policy, load_record, load_weights
+from epymarl_fairtest.team.contract import Team
+from epymarl_fairtest.team.sample import FILE as SAMPLE_FILE
+from epymarl_fairtest.team.sample import TrainingEpisodes, load_sample
+
+
+def saved_team(folder: Path, allocation: str) -> Team:
+    """The team in `folder`, judged on `allocation`."""
+    torch.set_num_threads(1)  # more threads may split a product differently, and collapse on a shared machine
+    record = load_record(folder)
+    env = make_environment(record)
+    spaces = getattr(env.action_space, "spaces", ())
+    if not spaces or any(not isinstance(space, gymnasium.spaces.Discrete) for space in spaces):
+        raise FairTestError(
+            f"The environment {record.key!r} of {str(folder)!r} has the action space {env.action_space}; FairTest"
+            " needs at least two agents with discrete actions each."
+        )
+    task = task_for(env)
+    allocate = resolve_allocation(task, allocation)
+    counts = np.array([space.n for space in spaces])
+    obs_size = max(gymnasium.spaces.flatdim(space) for space in env.observation_space)
+    policy = load_policy(folder, record, obs_size=obs_size, n_agents=task.n_agents, n_actions=int(counts.max()))
+    sample = load_sample(folder / SAMPLE_FILE) if (folder / SAMPLE_FILE).is_file() else TrainingEpisodes.none()
+    return Team(
+        task=task,
+        policy=policy,
+        make_world=lambda: World(make_environment(record), task, allocate, limit=record.time_limit, obs_size=obs_size),
+        available=np.arange(counts.max()) < counts[:, None],
+        limit=record.time_limit,
+        environment=env,
+        allocation=allocation,
+        sample=sample,
+        origin={
+            "host": record.host,
+            "algorithm": record.algorithm,
+            "key": record.key,
+            "env_args": record.env_args,
+            "policy": str(folder),
+            "training_pool": len(sample),
+            "policy_digest": digest(load_weights(folder / "agent.th")),
+        },
+    )
+
+
+def make_environment(record: PolicyRecord) -> Any:
+    try:
+        return gymnasium.make(record.key, disable_env_checker=True, **record.env_args)
+    except Exception as error:
+        raise FairTestError(
+            f"The environment {record.key!r} with {record.env_args} cannot be made here: {error}. An environment that"
+            " only the training framework knows (pz-…, a pretrained_wrapper) is tested inside it:"
+            " fairtest launch -- src/main.py … with fairtest=True evaluate=True checkpoint_path=…"
+        ) from error
+
+
+def team_folder(run: Path, manifest: Mapping[str, Any], given: Path | None = None) -> Path:
+    """Where the team of a run is: given, beside the run's files, or where it was when it was tested."""
+    told = manifest.get("policy")
+    places = (
+        [given] if given is not None else [run / "policy", *([Path(told)] if isinstance(told, str) and told else [])]
+    )
+    folder = next((place for place in places if (place / "agent.th").is_file()), None)
+    if folder is None:
+        raise FairTestError(
+            f"The team of {str(run)!r} is not in {' or '.join(repr(str(place)) for place in places)}; give its folder"
+            " with --policy."
+        )
+    return folder
