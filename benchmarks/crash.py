@@ -32,6 +32,7 @@ import numpy as np
 
 from epymarl_fairtest.commands import main as fairtest
 from epymarl_fairtest.core.episodes import Episodes
+from epymarl_fairtest.core.judged import Judged, totals
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.store.checksum import CHECKSUMS, unsealed
@@ -82,9 +83,9 @@ def telling(pipe: int) -> None:
     """From now on this process tells every failure that is saved."""
     save = RunFolder.save_batch
 
-    def save_and_tell(self: RunFolder, number: int, purpose: str, episodes: Episodes, index: Any, failing: Any) -> None:
-        save(self, number, purpose, episodes, index, failing)
-        rows = np.flatnonzero(failing)
+    def save_and_tell(self: RunFolder, number: int, purpose: str, judged: Judged) -> None:
+        save(self, number, purpose, judged)
+        episodes, rows = judged.episodes, np.flatnonzero(judged.unfair)
         told = {int(episodes.id[row]): zlib.crc32(episodes.states[row].tobytes()) for row in rows}
         os.write(pipe, json.dumps(list(told.items())).encode() + b"\n")
 
@@ -307,7 +308,8 @@ def write_records(out: Path, records: int, seed: int) -> None:
 
 def save_record(folder: RunFolder, number: int, generator: np.random.Generator) -> None:
     made = episodes(2, 2 * number, generator)
-    folder.save_batch(number, "execution", made, np.array([0.4, 1.0]), np.array([True, False]))
+    judged = Judged(made, totals(made.rewards), np.array([0.4, 1.0]), np.array([True, False]))
+    folder.save_batch(number, "execution", judged)
 
 
 def torn_records(root: Path) -> dict[str, int]:

@@ -20,16 +20,15 @@ import torch
 
 from benchmarks import simulators
 from benchmarks.stock import KEYS
-from epymarl_fairtest.strategies.random import random_tests
-from epymarl_fairtest.engine.contract import Execution
+from epymarl_fairtest.core.episodes import Tests, random_tests
+from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
-from epymarl_fairtest.engine.twin import Twin, twin_of
-from epymarl_fairtest.core.episodes import Tests
+from epymarl_fairtest.engine.twin import Twin
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
-from epymarl_fairtest.team.checkpoint import rebuild, record_of_training
-from epymarl_fairtest.team.policy import ControllerPolicy
-from epymarl_fairtest.host.tap import HostWorld
+from epymarl_fairtest.host.controller import ControllerPolicy
+from epymarl_fairtest.host.tap import host_world
 from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.team.checkpoint import rebuild, record_of_training
 
 TASKS = {"spread": "fairtest_mpe", "tag": "fairtest_pp", "foraging": "fairtest_lbf"}
 AGENTS = {"mlp64": {"hidden_dim": 64, "use_rnn": False}, "gru128": {"hidden_dim": 128, "use_rnn": True}}
@@ -54,13 +53,13 @@ def engines_of(training: Training, epsilon: float = 0.05) -> tuple[Lockstep, Twi
 
     wrapper = make()
     task, obs_size = task_for(wrapper._env), int(wrapper.get_obs_size())
-    how = Execution("epsilon_greedy", epsilon, 1.0, np.array(wrapper.get_avail_actions(), bool))
+    how = ActionRule("epsilon_greedy", epsilon, 1.0, np.array(wrapper.get_avail_actions(), bool))
     size = {"limit": int(wrapper.episode_limit), "state_size": task.state_size}
     live = ControllerPolicy(training.mac, training.runner.new_batch, args, obs_size)
-    lockstep = Lockstep(lambda: HostWorld(make(), task, host, "env"), live, how, **size)
+    lockstep = Lockstep(lambda: host_world(make(), task, host, "env"), live, how, **size)
     sizes = {"n_agents": args.n_agents, "n_actions": args.n_actions, "obs_size": obs_size}
     rebuilt = rebuild(training.mac.agent.state_dict(), record_of_training(args, time_limit=size["limit"], **sizes))
-    kernel = twin_of(wrapper._env, task, "env")
+    kernel = task.twin(wrapper._env, "env")
     assert kernel is not None
     return lockstep, Twin(kernel, rebuilt, how, **size)
 

@@ -32,16 +32,15 @@ import numpy as np
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from epymarl_fairtest.commands import _parser
 from epymarl_fairtest.commands import main as fairtest
-from epymarl_fairtest.settings import FIELDS, parse_assignments, settings
+from epymarl_fairtest.commands.parser import make_parser
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.team.checkpoint import load_record
-from epymarl_fairtest.team.sample import load_pool
-from epymarl_fairtest.campaign.run import check_method
+from epymarl_fairtest.settings import FIELDS, parse_assignments
 from epymarl_fairtest.store.failures import COPIED, load_failures
 from epymarl_fairtest.store.journal import journal_line, read_journal
-from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
+from epymarl_fairtest.team.checkpoint import load_record
+from epymarl_fairtest.team.sample import load_sample
 
 NAME = st.text(st.characters(exclude_characters="\0", exclude_categories=()), max_size=10)
 MEANT = st.sampled_from(
@@ -105,14 +104,13 @@ class Fuzz:
         def test(values: dict[str, Any], options: dict[str, Any]) -> None:
             if options:
                 values = {**values, "options": options}
-            chosen = self.taken(lambda: settings(values))
+            chosen = self.taken(lambda: configure(values))
             if chosen is None:
                 return
             with contextlib.suppress(FairTestError):
-                check_method(chosen)
+                strategy_of(chosen).check_settings(chosen)
                 text = json.dumps(chosen.as_dict(), allow_nan=False)
-                assert settings(json.loads(text)).as_dict() == json.loads(text)
-                assert chosen.objectives is not None
+                assert configure(json.loads(text)).as_dict() == json.loads(text)
                 assert chosen.calibration >= 0
 
         return test
@@ -126,7 +124,7 @@ class Fuzz:
         def test(texts: list[str]) -> None:
             values = self.taken(lambda: parse_assignments(texts))
             if values is not None:
-                self.taken(lambda: settings(values))
+                self.taken(lambda: configure(values))
 
         return test
 
@@ -205,7 +203,7 @@ class Fuzz:
             if loose:
                 with zipfile.ZipFile(path, "a") as archive:
                     archive.writestr(sorted(dropped or {"more"})[0], b"no array")
-            self.taken(lambda: load_pool(path))
+            self.taken(lambda: load_sample(path))
             found = self.taken(lambda: load_failures(path))
             if found is not None:
                 found.executed_steps()
@@ -301,7 +299,7 @@ def shown(number: float) -> str:
 
 def command_line() -> st.SearchStrategy[list[str]]:
     """A command and some of its own options, with values of any kind."""
-    return st.one_of([words(line, parser) for line, parser in leaves(_parser(), []) if line[0] not in LONG])
+    return st.one_of([words(line, parser) for line, parser in leaves(make_parser(), []) if line[0] not in LONG])
 
 
 def words(line: list[str], parser: argparse.ArgumentParser) -> st.SearchStrategy[list[str]]:

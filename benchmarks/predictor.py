@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from epymarl_fairtest.strategies.random import random_tests
-from epymarl_fairtest.settings import settings
-from epymarl_fairtest.core.fairness import jfi
-from epymarl_fairtest.team.checkpoint import load_record
+from epymarl_fairtest.core.episodes import random_tests
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.engine.selection import make_engine
 from epymarl_fairtest.predictor import fit_predictor, traces_of
-from epymarl_fairtest.campaign.run import make_engine
-from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.strategies import configure
+from epymarl_fairtest.team.checkpoint import load_record
+from epymarl_fairtest.team.saved import saved_team
 
 
 def main() -> None:
@@ -26,11 +27,11 @@ def main() -> None:
     parser.add_argument("--policy", type=Path, required=True)
     parser.add_argument("--episodes", type=int, default=10_000)
     options = parser.parse_args()
-    subject = saved_subject(options.policy, load_record(options.policy).allocation)
-    engine = make_engine(subject, settings({}), lambda message: print(message, file=sys.stderr))
-    tests = random_tests(options.episodes, subject.task.state_size, np.random.default_rng(0))
-    traces = traces_of(engine.execute(tests))
-    fair = ~(jfi(traces.received) <= subject.task.theta)
+    team = saved_team(options.policy, load_record(options.policy).allocation)
+    engine = make_engine(team, configure({}), lambda message: print(message, file=sys.stderr))
+    tests = random_tests(options.episodes, team.task.state_size, np.random.default_rng(0))
+    judged = Judge(jfi, team.task.theta)(engine.execute(tests))
+    traces, fair = traces_of(judged), ~judged.unfair
     start = time.process_time()
     predictor = fit_predictor(traces, fair, buckets=10, seed=0)
     fitted = time.process_time()

@@ -22,7 +22,6 @@ import gymnasium
 import numpy as np
 import torch
 
-from epymarl_fairtest.engine.twin import twin_of
 from epymarl_fairtest.tasks import task_for
 
 STEPS, WORLDS = 25, 4096
@@ -38,7 +37,7 @@ def ours(task: str, worlds: int) -> Callable[[], None]:
     key, settings = KEYS[task]
     env = gymnasium.make(key, disable_env_checker=True, **settings)
     known = task_for(env)
-    kernel = twin_of(env, known, "env")
+    kernel = known.twin(env, "env")
     assert kernel is not None
     size = env.observation_space[0].shape[0]  # type: ignore[index]
     states, running = np.zeros((worlds, known.state_size)), np.ones(worlds, bool)

@@ -19,21 +19,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.settings import settings
+from epymarl_fairtest.campaign.calibration import given_theta
 from epymarl_fairtest.core.episodes import tests_from_seeds
-from epymarl_fairtest.core.fairness import INDICES, totals
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.engine.selection import make_engine
+from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.team.checkpoint import load_record
-from epymarl_fairtest.campaign.run import given_theta, make_engine
-from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.team.saved import saved_team
 
 Rates = NDArray[np.float64]
 
 
 def rates(folder: Path, starts: int, times: int, seed: int) -> Rates:
     """The share of unfair executions of each start."""
-    subject = saved_subject(folder, load_record(folder).allocation)
-    chosen = settings({"preset": "paper"})
+    subject = saved_team(folder, load_record(folder).allocation)
+    chosen = configure({"preset": "paper"})
     engine = make_engine(subject, chosen, lambda message: print(message, file=sys.stderr))
     generator = np.random.default_rng(seed)
     unfair = np.zeros(starts)

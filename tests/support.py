@@ -23,17 +23,17 @@ import pytest
 import torch
 
 import epymarl_fairtest  # noqa: F401  (registers the environments)
-from epymarl_fairtest.strategies.random import random_tests
-from epymarl_fairtest.engine.contract import Execution
+from epymarl_fairtest.core.episodes import Episodes, random_tests
+from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
-from epymarl_fairtest.tasks.world import BareWorld
-from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.host.build import load_host
-from epymarl_fairtest.team.checkpoint import PolicyRecord, expected_shapes, rebuild, save_policy
 from epymarl_fairtest.host.hosts import Host
+from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.tasks.world import World
+from epymarl_fairtest.team.checkpoint import PolicyRecord, expected_shapes, rebuild, save_policy
 from epymarl_fairtest.team.policy import NetworkPolicy
 from epymarl_fairtest.team.sample import TrainingEpisode
-from epymarl_fairtest.tasks import resolve_allocation, task_for
 
 NO_CHECKOUT = "no EPyMARL checkout known: set EPYMARL_HOME or run fairtest install CHECKOUT"
 TESTS = Path(__file__).resolve().parent
@@ -482,9 +482,9 @@ def engine_of(
     record = record_of(task, agent)
     known = task_for(environment(task))
     allocate = resolve_allocation(known, "env")
-    how = Execution(kind, epsilon, 1.0, np.ones((record.n_agents, record.n_actions), bool))
+    how = ActionRule(kind, epsilon, 1.0, np.ones((record.n_agents, record.n_actions), bool))
     return Lockstep(
-        lambda: BareWorld(
+        lambda: World(
             gymnasium.make(record.key, disable_env_checker=True),
             known,
             allocate,

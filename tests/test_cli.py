@@ -17,12 +17,11 @@ import pytest
 from support import FAIRTEST, engine_of, policy_folder
 
 from epymarl_fairtest import __version__
-from epymarl_fairtest.strategies.random import random_tests
-from epymarl_fairtest.campaign.loop import Context, Method, Request, Strategy
 from epymarl_fairtest.commands import HELP, _parser, main
-from epymarl_fairtest.core.episodes import Tests
+from epymarl_fairtest.core.episodes import Tests, random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.strategies.contract import Context, Method, Request, Strategy
 
 WORK = ["--method", "random", "--budget", "50", "--set", "batch=30", "--set", "theta=0.9"]
 FRAMEWORKS = ("runners", "envs", "pymarlzooplus", "sacred")

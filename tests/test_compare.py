@@ -14,11 +14,11 @@ from scipy.stats import mannwhitneyu
 from test_export import perturbed
 
 from epymarl_fairtest.commands import main
+from epymarl_fairtest.commands.compare import compared, newcombe
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.store.finished import FinishedRun, read_run
-from epymarl_fairtest.commands.compare import compared, newcombe
 
 TRAINED = shipped("policies") / "mpe-qmix"
 THETA = 0.85

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.settings import (
     FIELDS,
     Settings,
@@ -17,9 +19,6 @@ from epymarl_fairtest.settings import (
     presets,
     settings,
 )
-from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.shipped import shipped
-from epymarl_fairtest.campaign.run import check_method
 
 CONFIG = shipped("config")
 
@@ -259,7 +258,7 @@ def test_options_are_given_with_a_dot() -> None:
 )
 def test_a_wrong_option_is_refused_before_anything_runs(method: str, options: dict[str, Any], told: str) -> None:
     with pytest.raises(FairTestError) as caught:
-        check_method(settings({"method": method, "options": options}))
+        check(settings({"method": method, "options": options}))
     assert told in str(caught.value)
 
 

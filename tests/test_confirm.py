@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from epymarl_fairtest.campaign.replay import agrees, replay
 from test_search import chosen, search, team
 
-from epymarl_fairtest.campaign.replay import agrees, replay
 from epymarl_fairtest.engine.lockstep import Lockstep
-from epymarl_fairtest.campaign.run import Subject, real_engine, summary_table
 from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.team.contract import Team, real_engine, summary_table
 
 
 class Moody:
@@ -38,7 +38,7 @@ class Moody:
             self._world.reward = self._world.reward + np.array([1e-9, 0.0, 0.0])
 
 
-def moody(subject: Subject, after: int) -> Subject:
+def moody(subject: Team, after: int) -> Team:
     Moody.episodes = 0
     return replace(subject, make_world=lambda: Moody(subject.make_world(), after))
 

@@ -25,17 +25,17 @@ import torch
 import yaml
 
 from epymarl_fairtest import commands as cli
-from epymarl_fairtest.campaign.loop import Context, Method, Strategy
-from epymarl_fairtest.settings import FIELDS, NoOptions, parse_assignment, parse_assignments, presets, settings
+from epymarl_fairtest.campaign.summary import summary_table
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import shipped
-from epymarl_fairtest.team.checkpoint import expected_shapes, load_record
 from epymarl_fairtest.host.plugin import Plugin
-from epymarl_fairtest.campaign.run import check_method, summary_table
-from epymarl_fairtest.strategies.fairtest.plan import plan_of
+from epymarl_fairtest.settings import FIELDS, NoOptions, parse_assignment, parse_assignments, presets
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.strategies import STRATEGIES, configure
+from epymarl_fairtest.strategies.contract import Context, Method, Strategy
+from epymarl_fairtest.strategies.fairtest.plan import plan_of
 from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.team.checkpoint import expected_shapes, load_record
 
 ROOT = Path(__file__).resolve().parent.parent
 README, SETTINGS = ROOT / "README.md", ROOT / "docs" / "settings.md"
@@ -241,7 +241,7 @@ def check_setting(given: dict[str, Any]) -> None:
     options = {name.removeprefix("options."): given[name] for name in given if name.startswith("options.")}
     flat = {name: given[name] for name in given if not name.startswith("options.")}
     try:
-        check_method(settings({**flat, **({"options": options} if options else {})}))
+        check_method(configure({**flat, **({"options": options} if options else {})}))
     except FairTestError as error:
         pytest.fail(str(error))
 
@@ -406,7 +406,7 @@ def test_the_method_page_names_settings_that_exist_and_every_one_of_the_search()
 
 @pytest.mark.parametrize("preset", presets())
 def test_what_the_pages_say_about_sizes_is_what_is_planned(preset: str) -> None:
-    plan = plan_of(settings({"preset": preset}))
+    plan = plan_of(configure({"preset": preset}))
     assert (plan.rounds, plan.generations) == (3, 3)
     assert plan.pool == 5 * plan.offspring
     assert plan.predictor == plan.pool // 3

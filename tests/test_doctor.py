@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from epymarl_fairtest.commands.doctor import Finding, Machine, examine, render
+from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host import doctor
-from epymarl_fairtest.core.checkout import known_checkout
-from epymarl_fairtest.commands.doctor import Finding, Machine, examine, render
 from epymarl_fairtest.host.install import install, uninstall
 
 MINI = {

@@ -24,16 +24,18 @@ from support import (
     some_tests,
 )
 
-from epymarl_fairtest.engine.action_rules import choose
-from epymarl_fairtest.engine.contract import CHUNK, Execution
-from epymarl_fairtest.engine.lockstep import Lockstep, memory_at_start
-from epymarl_fairtest.tasks.world import BareWorld, flat
 from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.engine.action_rules import choose
+from epymarl_fairtest.engine.contract import ActionRule
+from epymarl_fairtest.engine.lockstep import Lockstep, memory_at_start
 from epymarl_fairtest.host.build import configuration
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.host.tap import HostWorld
-from epymarl_fairtest.tasks import resolve_allocation, task_for
+from epymarl_fairtest.host.tap import host_world
+from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.tasks.world import World, flat
+from epymarl_fairtest.team.contract import CHUNK
 
 every_task = pytest.mark.parametrize("task", KEYS)
 every_agent = pytest.mark.parametrize("agent", AGENTS)
@@ -198,7 +200,7 @@ def chosen(
     q = np.tile(np.array([[0.0, 0.1, 0.4, 0.2], [1.0, 0.0, -3.0, 0.5]], np.float32), (rows, 1, 1))
     streams = np.random.default_rng(0).integers(0, 2**64, rows, dtype=np.uint64)
     allowed = np.ones((2, 4), bool) if available is None else np.array(available, bool)
-    return choose(q, streams, np.zeros(rows, np.int64), Execution(kind, epsilon, temperature, allowed))
+    return choose(q, streams, np.zeros(rows, np.int64), ActionRule(kind, epsilon, temperature, allowed))
 
 
 def shares(actions: Any) -> Any:
@@ -289,7 +291,7 @@ class Counting:
 
     steps = 0
 
-    def __init__(self, world: BareWorld) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
 
     def __getattr__(self, name: str) -> Any:
@@ -369,7 +371,7 @@ def wrapper_of(host: Host, task: str, **env_args: Any) -> Any:
 def test_a_host_world_steps_like_the_hosts_wrapper(host: Host, task: str, env_args: dict[str, Any]) -> None:
     theirs, ours = wrapper_of(host, task, **env_args), wrapper_of(host, task, **env_args)
     known = task_for(ours._env)
-    world = HostWorld(ours, known, host, "env")
+    world = host_world(ours, known, host, "env")
     generator = np.random.default_rng(3)
     for seed in range(4):
         theirs.reset()
@@ -391,7 +393,7 @@ def test_a_host_world_steps_like_the_hosts_wrapper(host: Host, task: str, env_ar
 
 @every_host
 def test_a_host_world_starts_where_its_seed_says(host: Host) -> None:
-    worlds = [HostWorld(w := wrapper_of(host, "foraging"), task_for(w._env), host, "env") for _ in range(2)]
+    worlds = [host_world(w := wrapper_of(host, "foraging"), task_for(w._env), host, "env") for _ in range(2)]
     worlds[1].reset(9)
     for world in worlds:
         world.reset(4)
@@ -406,9 +408,9 @@ def test_host_worlds_and_bare_worlds_give_the_same_episodes(host: Host, task: st
     """What the plug-in finds is what `fairtest run` finds."""
     record = record_of(task, "gru")
     known = task_for(environment(task))
-    how = Execution("epsilon_greedy", 0.3, 1.0, np.ones((record.n_agents, record.n_actions), bool))
+    how = ActionRule("epsilon_greedy", 0.3, 1.0, np.ones((record.n_agents, record.n_actions), bool))
     inside = Lockstep(
-        lambda: HostWorld(wrapper_of(host, task), known, host, "env"),
+        lambda: host_world(wrapper_of(host, task), known, host, "env"),
         random_policy(record),
         how,
         limit=record.time_limit,
@@ -422,7 +424,7 @@ def test_host_worlds_and_bare_worlds_give_the_same_episodes(host: Host, task: st
 def test_a_host_world_pays_the_chosen_allocation(host: Host) -> None:
     ours = wrapper_of(host, "tag", allocation="env")
     known = task_for(ours._env)
-    world = HostWorld(ours, known, host, "prey_distance")
+    world = host_world(ours, known, host, "prey_distance")
     world.reset(1)
     world.step(np.array([1, 2, 3], np.int16))
     expected = resolve_allocation(known, "prey_distance")(world.state(), np.zeros(3))

@@ -18,18 +18,20 @@ from support import policy_folder
 from test_search import chosen, search, walkers
 
 from epymarl_fairtest.commands import main
-from epymarl_fairtest.engine.action_rules import choose
-from epymarl_fairtest.engine.contract import CHUNK, Execution
+from epymarl_fairtest.commands.export import Candidates, Outcome, replay, replay_failure
 from epymarl_fairtest.core.episodes import operator_code
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.fairness import jfi, totals
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.core.shipped import shipped
-from epymarl_fairtest.team.checkpoint import load_record, load_weights, save_policy
+from epymarl_fairtest.engine.action_rules import choose
+from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import read_run
-from epymarl_fairtest.team.saved import saved_subject
-from epymarl_fairtest.commands.export import Candidates, Outcome, replay, replay_failure
 from epymarl_fairtest.store.scenarios import Scenarios, load_scenarios, save_scenarios, scenarios_of
+from epymarl_fairtest.team.checkpoint import load_record, load_weights, save_policy
+from epymarl_fairtest.team.contract import CHUNK
+from epymarl_fairtest.team.saved import saved_team
 
 TEAM = shipped("policies") / "mpe-qmix"
 KINDS = {  # team -> how its run is made: the shipped one, and one with a memory of what it saw
@@ -107,7 +109,7 @@ def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_mended_one(
 
     scenarios = load_scenarios(file.with_name("test_fairness_regression_failures.npz"))
     teams = (perturbed(TEAM, tmp_path / str(seed), seed) for seed in range(40))
-    mended = next(team for team in teams if not any(o.unfair for o in replay(scenarios, saved_subject(team, "env"))))
+    mended = next(team for team in teams if not any(o.unfair for o in replay(scenarios, saved_team(team, "env"))))
     fair = pytest_on(file, mended)
     assert fair.returncode == 0, fair.stdout
     assert all(f"PASSED {name}" in fair.stdout for name in names)
@@ -120,7 +122,7 @@ def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_mended_one(
 def test_every_failure_of_a_search_comes_out_the_same_with_the_same_team(task: str, home: Path) -> None:
     run = read_run(home / "runs" / task)
     failures = load_failures(run.path / "failures.npz")
-    subject = saved_subject(home / "policies" / task, "env")
+    subject = saved_team(home / "policies" / task, "env")
     kinds = set(failures.operator.tolist())
     assert {operator_code("seed"), operator_code("mutation")} <= kinds
     facts = {"theta": run.theta, "index": "jfi", **{name: run.settings[name] for name in HOW}}
@@ -162,9 +164,9 @@ def test_another_team_acts_by_itself_from_the_same_start(task: str, home: Path, 
 
 def by_hand(failures: Any, row: int, policy: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
     """What each agent receives in the whole episode, and before its start."""
-    subject = saved_subject(policy, "env")
+    subject = saved_team(policy, "env")
     team, world = subject.policy, subject.make_world()
-    how = Execution(*(settings[name] for name in HOW), subject.available)
+    how = ActionRule(*(settings[name] for name in HOW), subject.available)
     hidden = np.zeros((CHUNK, team.n_agents, team.hidden_size), np.float32)
     last = np.full((CHUNK, team.n_agents), -1, np.int16)
     start, received = int(failures.start_step[row]), np.zeros(team.n_agents)
@@ -221,7 +223,7 @@ def test_nothing_received_is_not_unfair_and_is_told() -> None:
 def candidates(home: Path) -> tuple[Candidates, Any, Any]:
     run = read_run(home / "runs" / "spread")
     failures = load_failures(run.path / "failures.npz")
-    return Candidates(failures, run, saved_subject(home / "policies" / "spread", "env").task), failures, run
+    return Candidates(failures, run, saved_team(home / "policies" / "spread", "env").task), failures, run
 
 
 def inherits(failures: Any, row: int, theta: float) -> bool:
@@ -265,13 +267,13 @@ def test_failures_with_forced_actions_are_never_chosen(candidates: Any, home: Pa
     _, failures, run = candidates
     forced = failures.take(np.arange(len(failures)))
     forced.operator[::2] = operator_code("action")
-    pick = Candidates(forced, run, saved_subject(home / "policies" / "spread", "env").task)
+    pick = Candidates(forced, run, saved_team(home / "policies" / "spread", "env").task)
     assert all(row % 2 for row in pick.chosen(args(worst=10_000)).tolist())
     with pytest.raises(FairTestError, match=f"failure {failures.id[0]}: not exportable"):
         pick.chosen(args(ids=[int(failures.id[0]), int(failures.id[1])]))
     forced.operator[:] = operator_code("action")
     with pytest.raises(FairTestError, match=f"{len(forced)} have forced actions"):
-        Candidates(forced, run, saved_subject(home / "policies" / "spread", "env").task).chosen(args())
+        Candidates(forced, run, saved_team(home / "policies" / "spread", "env").task).chosen(args())
 
 
 # --- files --------------------------------------------------------------------------------------------

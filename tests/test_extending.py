@@ -15,10 +15,10 @@ from support import policy_folder
 from test_docs import ROOT, blocks
 
 from epymarl_fairtest import commands as cli
-from epymarl_fairtest.campaign.loop import Context, Method, Strategy
 from epymarl_fairtest.core.ledger import CHARGED_PAPER, CHARGED_STRICT, PURPOSES
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.strategies.contract import Context, Method, Strategy
 from epymarl_fairtest.tasks import TASKS
 from epymarl_fairtest.tasks.contract import ABILITIES
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from epymarl_fairtest.core.fairness import INDICES, Verdict, judge, totals
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import Verdict, judge, totals
 
 every_index = pytest.mark.parametrize("name", INDICES)
 SCALES = (1e-310, 1e-300, 1e-160, 1e-9, 0.3, 7.0, 1e9, 1e160, 1e300)

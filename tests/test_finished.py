@@ -147,7 +147,9 @@ def test_a_manifest_is_checked_by_its_own_checksum(run: Path) -> None:
     assert read_run(run).manifest["seed"] == 12345
 
 
-WITHOUT = "import sys; sys.modules[{module!r}] = None; from epymarl_fairtest.commands import main; sys.exit(main({words!r}))"
+WITHOUT = (
+    "import sys; sys.modules[{module!r}] = None; from epymarl_fairtest.commands import main; sys.exit(main({words!r}))"
+)
 DRAWN = {  # what is drawn -> the library that is not there, the words, what is said
     "report": ("matplotlib", ["report", "RUN"], "fairtest report needs matplotlib", "pip install matplotlib"),
     "films": ("PIL", ["report", "RUN"], "fairtest report needs pillow", "pip install pillow"),

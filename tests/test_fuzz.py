@@ -19,10 +19,10 @@ from support import TESTS, policy_folder
 
 from epymarl_fairtest.commands import main
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.team.checkpoint import load_weights
-from epymarl_fairtest.team.sample import load_pool
 from epymarl_fairtest.store.failures import COPIED, load_failures
 from epymarl_fairtest.store.read import read_arrays
+from epymarl_fairtest.team.checkpoint import load_weights
+from epymarl_fairtest.team.sample import load_sample
 
 pytest.importorskip("hypothesis", reason="hypothesis is not installed")
 from benchmarks import fuzz
@@ -117,7 +117,7 @@ def columns() -> dict[str, Any]:
 def test_hostile_arrays_execute_nothing(name: str, tmp_path: Path) -> None:
     hostile = np.array([Payload(tmp_path / "made")], dtype=object)
     np.savez(tmp_path / "failures.npz", **{**columns(), name: hostile})  # numpy pickles what it cannot write
-    for read in (load_pool, read_arrays, *([] if name == "position" else [load_failures])):
+    for read in (load_sample, read_arrays, *([] if name == "position" else [load_failures])):
         with pytest.raises(FairTestError):
             read(tmp_path / "failures.npz")  # type: ignore[operator]
     assert not (tmp_path / "made").exists()

@@ -15,12 +15,12 @@ import pytest
 from scipy.stats import binom
 
 from epymarl_fairtest.commands import main
+from epymarl_fairtest.commands.gate import CRITERIA, WITHOUT_RANDOM, Judgement, junit
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.commands.gate import CRITERIA, WITHOUT_RANDOM, Judgement, junit
 
 POLICY = str(shipped("policies") / "mpe-qmix")
 SEARCH = ["--budget", "300", "--seed", "1", "--set", "theta=0.9"]

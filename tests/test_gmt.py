@@ -18,17 +18,17 @@ import pytest
 import torch
 from support import assert_identical, environment, policy_folder
 
-from epymarl_fairtest.strategies.gmt import Cases, Diffusion, GmtOptions, Visits, gmt, propose, roots
-from epymarl_fairtest.campaign.loop import Context, Method
-from epymarl_fairtest.settings import Settings, settings
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.campaign.run import Subject, check_method, real_engine, run
+from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
+from epymarl_fairtest.strategies.contract import Context, Method
+from epymarl_fairtest.strategies.gmt import Cases, Diffusion, GmtOptions, Visits, gmt, propose, roots
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.generic.rules import GenericTask
+from epymarl_fairtest.team.contract import Team, check_method, real_engine, run
+from epymarl_fairtest.team.saved import saved_team
 
 GMT = Method(gmt, GmtOptions, needs=("proposable",))
 SMALL = {"warmup": 30, "cycle": 12, "epochs": 4, "minibatch": 16, "retraining": 2, "memory": 20}
@@ -44,7 +44,7 @@ def diffusion(size: int = 2, seed: int = 0, **options: Any) -> Diffusion:
 
 
 def context_of(task: str = "spread", **options: Any) -> Context:
-    given = settings({"method": "gmt", "budget": 100})
+    given = configure({"method": "gmt", "budget": 100})
     return Context(task_for(environment(task)), given, 5, 0.8, np.ones((3, 5), bool), options=GmtOptions(**options))
 
 
@@ -272,14 +272,14 @@ def test_a_start_is_a_root_of_its_own_beyond_all_seeds() -> None:
 
 
 @cache
-def team(task: str) -> Subject:
+def team(task: str) -> Team:
     with tempfile.TemporaryDirectory() as folder:
-        return saved_subject(policy_folder(Path(folder) / "team", task, "gru", time_limit=6), "env")
+        return saved_team(policy_folder(Path(folder) / "team", task, "gru", time_limit=6), "env")
 
 
 def chosen(budget: int = 66, **options: Any) -> Settings:
     given = {"method": "gmt", "budget": budget, "theta": 0.97, "engine": "lockstep", "options": {**SMALL, **options}}
-    return settings(given)
+    return configure(given)
 
 
 class Recording(RunFolder):
@@ -297,9 +297,9 @@ class Recording(RunFolder):
 
 
 def search(task: str, given: Settings, path: Path, seed: int = 5) -> tuple[list[Episodes], dict[str, Any]]:
-    check_method(given, team(task).task)
+    strategy_of(given).check_settings(given, team(task).task)
     folder = Recording(path)
-    summary = run(team(task), given, folder, seed=seed, command="test", terminal=False, warn=print)
+    summary = run(team(task), given, folder, seed=seed, command="test", warn=print)
     assert {purpose for purpose, _ in folder.batches} == {"execution"}
     return [episodes for _, episodes in folder.batches], summary
 
@@ -454,4 +454,4 @@ def test_a_task_that_proposes_no_starts_is_refused() -> None:
 )
 def test_wrong_options_are_refused(option: str, value: Any, message: str) -> None:
     with pytest.raises(FairTestError, match=f"options.{option}.*{message}"):
-        check_method(chosen(**{option: value}))
+        check(chosen(**{option: value}))

@@ -199,7 +199,9 @@ def loaded_after(statement: str) -> set[str]:
 
 
 def test_a_search_can_be_imported_without_torch_and_without_a_training_framework() -> None:
-    loaded = loaded_after("import epymarl_fairtest.campaign.run, epymarl_fairtest.tasks, epymarl_fairtest.engine.lockstep")
+    loaded = loaded_after(
+        "import epymarl_fairtest.campaign.run, epymarl_fairtest.tasks, epymarl_fairtest.engine.lockstep"
+    )
     assert OURS in loaded
     assert not loaded & {"torch", "sacred", "pymarlzooplus", "runners", "envs", "matplotlib"}
 

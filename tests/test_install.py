@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from epymarl_fairtest.core.checkout import forget, is_checkout, known_checkout, remember
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import PACKAGE, shipped
 from epymarl_fairtest.host import checkout as registry
 from epymarl_fairtest.host import install as installer
-from epymarl_fairtest.core.checkout import forget, is_checkout, known_checkout, remember
 from epymarl_fairtest.host.install import Report, install, state, uninstall
 
 MINI = {

@@ -16,21 +16,23 @@ import numpy as np
 import ot
 import pytest
 import support
+from epymarl_fairtest.baselines import diversity
 from scipy.optimize import linear_sum_assignment
 from support import AGENTS, LIMITS, TESTS, assert_identical, digest_of, environment, some_tests
 from test_operators import drifting
 
-from epymarl_fairtest.baselines import diversity
-from epymarl_fairtest.strategies.mastest.diversity import Diversity, graphs, wasserstein, weisfeiler_lehman
-from epymarl_fairtest.strategies.mastest.search import Cells, Corpus, MASTestOptions, mastest, outcome, perturb, thinned
 from epymarl_fairtest.campaign.loop import Campaign, Context, Request
-from epymarl_fairtest.settings import options_of, settings
+from epymarl_fairtest.campaign.tally import Tally
 from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.fairness import jfi, totals
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.core.ledger import Ledger
-from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.settings import options_of
+from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.strategies.genetic.operators import mutate
+from epymarl_fairtest.strategies.mastest.diversity import Diversity, graphs, wasserstein, weisfeiler_lehman
+from epymarl_fairtest.strategies.mastest.search import Cells, Corpus, MASTestOptions, mastest, outcome, perturb, thinned
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.contract import Task
 
@@ -40,7 +42,7 @@ every_task = pytest.mark.parametrize("task", LIMITS)
 
 
 def context_of(task: Task, actions: int = 5, *, theta: float = 0.9, seed: int = 3, **options: Any) -> Context:
-    given = settings({"method": "mastest", "budget": 1000})
+    given = configure({"method": "mastest", "budget": 1000})
     available = np.ones((task.n_agents, actions), bool)
     return Context(task, given, seed, theta, available, options=MASTestOptions(**options))
 
@@ -340,7 +342,7 @@ def test_the_outcome_is_the_index_from_0_to_1_and_nothing_received_is_even() -> 
     rewards[1, 1] = [2, 2, 2]
     episodes: Any = SimpleNamespace(rewards=rewards)
     assert outcome(episodes, context) == pytest.approx([0, 1, 1])
-    other = replace(context, settings=settings({"method": "mastest", "index": "min_max", "theta": 0.5}))
+    other = replace(context, settings=configure({"method": "mastest", "index": "min_max", "theta": 0.5}))
     rewards[0, 1] = [0, 0.5, 0.5]
     assert outcome(episodes, other) == pytest.approx([0.5, 1, 1])
 

@@ -16,18 +16,17 @@ from support import KEYS, engine_of, environment, some_tests
 from test_predictor import slow_state
 
 from epymarl_fairtest.core import rng as streams
-from epymarl_fairtest.strategies.random import random_tests
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes, operator_code, random_tests
 from epymarl_fairtest.engine.action_rules import choose
-from epymarl_fairtest.engine.contract import Execution
+from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
-from epymarl_fairtest.tasks.world import BareWorld
-from epymarl_fairtest.core.episodes import OPERATORS, Episodes, operator_code
 from epymarl_fairtest.predictor import traces_of
 from epymarl_fairtest.predictor.abstraction import candidate_levels
 from epymarl_fairtest.strategies.genetic.operators import RESTARTS, Splices, crossover, mutate, random_step
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.contract import env_reward
 from epymarl_fairtest.tasks.generic.rules import GenericTask
+from epymarl_fairtest.tasks.world import World
 
 every_task = pytest.mark.parametrize("task", KEYS)
 RECORDED = ("states", "obs", "actions", "rewards", "q")
@@ -257,7 +256,7 @@ def test_a_childs_lineage_is_that_of_the_parent_whose_prefix_it_has(task: str) -
 def test_a_confirmation_restores_one_parent_at_the_joint_and_draws_the_stream_of_the_other(task: str) -> None:
     parents, made = population(task), crossed(task)
     confirmed = engine(task).execute(made.splices.tests)
-    how = Execution("epsilon_greedy", EPSILON, 1.0, np.ones(parents.q.shape[2:], bool))
+    how = ActionRule("epsilon_greedy", EPSILON, 1.0, np.ones(parents.q.shape[2:], bool))
     explored = 0
     for child in range(len(confirmed)):
         one, at_one, two, at_two = made.joint(parents, child)
@@ -361,9 +360,9 @@ class Wanderers:
 def drifting(limit: int = 10, epsilon: float = 0.4) -> tuple[GenericTask, Lockstep]:
     task = GenericTask(Drift())
     assert task.state_size == 4
-    how = Execution("epsilon_greedy", epsilon, 1.0, np.ones((2, 3), bool))
+    how = ActionRule("epsilon_greedy", epsilon, 1.0, np.ones((2, 3), bool))
     return task, Lockstep(
-        lambda: BareWorld(Drift(), task, env_reward, limit=limit, obs_size=2),
+        lambda: World(Drift(), task, env_reward, limit=limit, obs_size=2),
         Wanderers(),
         how,
         limit=limit,
@@ -405,7 +404,7 @@ def test_confirmations_of_a_task_that_cannot_be_restored_draw_the_second_stream_
     assert len(splices.tests) > 10
     assert splices.tests.forced is not None
     confirmed = engine.execute(splices.tests)
-    how = Execution("epsilon_greedy", 0.4, 1.0, np.ones((2, 3), bool))
+    how = ActionRule("epsilon_greedy", 0.4, 1.0, np.ones((2, 3), bool))
     for child in range(len(confirmed)):
         one = row_of(parents, splices.tests.parent[child])
         joint = int(splices.episodes.start_step[child])

@@ -11,23 +11,22 @@ import pytest
 from numpy.typing import NDArray
 from support import engine_of, environment
 
+from epymarl_fairtest.campaign.loop import Campaign, Context, Method
+from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes, Tests, empty_episodes
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.ledger import Ledger
+from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.engine.selection import make_engine
+from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
 from epymarl_fairtest.strategies.hill_climber import HillClimberOptions, hill_climber, most_unfair
 from epymarl_fairtest.strategies.random import random
 from epymarl_fairtest.strategies.start_surrogate import StartSurrogateOptions, fitted, learned, start_surrogate
-from epymarl_fairtest.campaign.loop import Campaign, Context, Method
-from epymarl_fairtest.settings import settings
-from epymarl_fairtest.core.episodes import OPERATORS, Episodes, Tests, empty_episodes
-from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.shipped import shipped
-from epymarl_fairtest.core.ledger import Ledger
-from epymarl_fairtest.campaign.tally import Tally
-from epymarl_fairtest.campaign.run import check_method, make_engine
-from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.team.saved import saved_subject
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.tasks.generic.rules import GenericTask
 from epymarl_fairtest.tasks.spread.rules import SpreadTask
+from epymarl_fairtest.team.saved import saved_team
 
 METHODS: dict[str, Method] = {
     "random": Method(random),
@@ -58,7 +57,7 @@ class Run:
 def search(
     method: str, engine: Any, task: Task, *, budget: int, seed: int = 3, workers: int = 1, **options: Any
 ) -> Run:
-    given = settings({"method": method, "budget": budget, "accounting": "strict", "workers": workers, "batch": 500})
+    given = configure({"method": method, "budget": budget, "accounting": "strict", "workers": workers, "batch": 500})
     chosen = METHODS[method].options(**options)
     available = np.ones((task.n_agents, 5), bool)
     context = Context(task, given, seed, task.theta, available, options=chosen, initial_states=engine.initial_states)
@@ -158,10 +157,10 @@ def test_where_nothing_can_be_mutated_it_starts_again(monkeypatch: pytest.Monkey
 
 def test_it_is_refused_where_states_cannot_be_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(STRATEGIES, "hill_climber", METHODS["hill_climber"])
-    chosen = settings({"method": "hill_climber"})
-    check_method(chosen, task_for(environment("spread")))
+    chosen = configure({"method": "hill_climber"})
+    strategy_of(chosen).check_settings(chosen, task_for(environment("spread")))
     with pytest.raises(FairTestError, match=r"needs states that can be written back.*'generic'"):
-        check_method(chosen, GenericTask(environment("spread")))
+        strategy_of(chosen).check_settings(chosen, GenericTask(environment("spread")))
 
 
 # --- start surrogate ----------------------------------------------------------------------------------
@@ -243,8 +242,8 @@ def test_a_task_that_tells_nothing_of_its_states_is_refused() -> None:
 
 
 def test_on_a_trained_team_the_climber_wins_the_count_and_the_surrogate_wins_the_roots() -> None:
-    subject = saved_subject(shipped("policies") / "mpe-qmix", "env")
-    engine = make_engine(subject, settings({}), pytest.fail)
+    subject = saved_team(shipped("policies") / "mpe-qmix", "env")
+    engine = make_engine(subject, configure({}), pytest.fail)
     found = {method: search(method, engine, subject.task, budget=1000).tally.summary() for method in METHODS}
     random, climber, surrogate = (found[name] for name in ("random", "hill_climber", "start_surrogate"))
     assert random["failures"] > 10

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from epymarl_fairtest.settings import settings
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, Ledger
+from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of, smallest_budget
 
 every_accounting = pytest.mark.parametrize("accounting", ACCOUNTINGS)
 
 
-DEFAULTS = settings({})
+DEFAULTS = configure({})
 
 
 def plan(**given: Any) -> Plan:
-    return plan_of(settings(given) if "preset" in given else replace(DEFAULTS, **given))
+    return plan_of(configure(given) if "preset" in given else replace(DEFAULTS, **given))
 
 
 # --- the paper's sizes --------------------------------------------------------------------------------
@@ -149,12 +149,12 @@ def test_an_unknown_purpose_is_refused() -> None:
 @pytest.mark.parametrize("times", [2, 10, 25])
 def test_a_larger_budget_buys_rounds_not_larger_pools(accounting: str, times: int) -> None:
     budget = 100_000 * times
-    plan = plan_of(settings({"accounting": accounting, "budget": budget}))
+    plan = plan_of(configure({"accounting": accounting, "budget": budget}))
     assert 7000 <= plan.pool <= 7500
     assert plan.rounds > 4 * times
     assert 0.95 * budget <= plan.cost(accounting, plan.rounds) <= budget
 
 
 def test_a_pool_that_is_given_is_taken_whatever_its_size() -> None:
-    plan = plan_of(settings({"preset": "paper", "budget": 100_000, "pool": 20_000}))
+    plan = plan_of(configure({"preset": "paper", "budget": 100_000, "pool": 20_000}))
     assert (plan.pool, plan.rounds) == (20_000, 3)

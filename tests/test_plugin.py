@@ -18,7 +18,7 @@ import yaml
 from support import FAIRTEST, JOBS, PAGE, Finished
 
 from epymarl_fairtest.team.checkpoint import load_record, load_weights
-from epymarl_fairtest.team.sample import load_pool
+from epymarl_fairtest.team.sample import load_sample
 
 Results = Callable[[str], Finished]
 
@@ -140,7 +140,7 @@ def test_the_saved_team_and_pool_describe_the_training(name: str, finished: Resu
     assert record.test_return == pytest.approx(done.statistics()["test_return_mean"][-1][1])
     weights = load_weights(done.run / "policy" / "agent.th")
     assert any(key.startswith("agents.") for key in weights) == ("_ns" in algorithm)
-    pool = load_pool(done.run / "policy" / "training_pool.npz")
+    pool = load_sample(done.run / "policy" / "training_pool.npz")
     assert len(pool) > 0
     for episode in pool:
         steps = len(episode.actions)
@@ -153,7 +153,7 @@ def test_the_saved_team_and_pool_describe_the_training(name: str, finished: Resu
 
 @each(["epymarl/qmix-foraging-parallel"])
 def test_the_pool_keeps_no_more_than_its_size(name: str, finished: Results) -> None:
-    pool = load_pool(finished(name).run / "policy" / "training_pool.npz")
+    pool = load_sample(finished(name).run / "policy" / "training_pool.npz")
     positions = [episode.position for episode in pool]
     assert len(positions) == len(set(positions)) == 20
     assert max(positions) > 40
@@ -170,7 +170,7 @@ def test_the_pool_lies_beside_the_models_too(name: str, finished: Results) -> No
 def test_the_recorded_rewards_are_those_that_training_added_up(name: str, finished: Results) -> None:
     """The first training episode is logged alone: its return is the sum of what the agents were paid."""
     done = finished(name)
-    first = load_pool(done.run / "policy" / "training_pool.npz")[0]
+    first = load_sample(done.run / "policy" / "training_pool.npz")[0]
     assert first.position == 1
     assert first.rewards.sum() == pytest.approx(done.statistics()["return_mean"][0][1], abs=1e-9)
 
@@ -200,7 +200,7 @@ def test_the_tested_team_is_the_one_of_the_last_checkpoint(name: str, trained: s
     assert flat(saved).keys() == flat(tested).keys()
     assert all(torch.equal(saved[key], tested[key]) for key in saved)
     manifest = json.loads((finished(name).run / "manifest.json").read_text())
-    assert manifest["training_pool"] == len(load_pool(models / "training_pool.npz"))
+    assert manifest["training_pool"] == len(load_sample(models / "training_pool.npz"))
 
 
 @pytest.mark.jobs("zoo/iql_ns-foraging")

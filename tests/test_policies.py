@@ -14,10 +14,10 @@ from scipy import stats
 from support import policy_folder
 
 from epymarl_fairtest.commands import policies
+from epymarl_fairtest.commands.policies import FILES, add_policies_parser, first_half, interval, team_returns
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import shipped
-from epymarl_fairtest.commands.policies import FILES, add_policies_parser, first_half, interval, team_returns
-from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.team.saved import saved_team
 
 EPISODES = 60
 HEADER = "training_steps,test_return_mean,test_return_std\n"
@@ -78,7 +78,7 @@ def test_random_weights_are_no_better_than_a_random_team(tmp_path: Path, capsys:
 
 
 def test_the_random_team_plays_the_same_seeds_with_random_actions(trained: Path) -> None:
-    subject = saved_subject(trained, "env")
+    subject = saved_team(trained, "env")
     returns = {how: team_returns(subject, 300, execution=how, epsilon=1.0) for how in ("greedy", "epsilon_greedy")}
     assert np.array_equal(returns["greedy"], team_returns(subject, 300, execution="greedy"))
     # Both start from the same places: far from the landmarks is far for either.
@@ -99,7 +99,7 @@ def test_the_interval_is_students() -> None:
 def test_the_most_that_a_foraging_team_can_receive_is_1(tmp_path: Path) -> None:
     small = {"field_size": [5, 5], "max_num_food": 1, "max_food_level": 1}
     folder = policy_folder(tmp_path / "small", "foraging", env_args=small, obs_size=12)
-    received = team_returns(saved_subject(folder, "env"), 200, execution="epsilon_greedy", epsilon=1.0)
+    received = team_returns(saved_team(folder, "env"), 200, execution="epsilon_greedy", epsilon=1.0)
     assert set(np.round(received, 9)) == {0.0, 1.0}  # the only food is eaten, or it is not
 
 

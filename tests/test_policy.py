@@ -14,9 +14,11 @@ import torch
 import yaml
 from support import policy_folder, random_weights, record_of
 
-from epymarl_fairtest.engine.contract import CHUNK
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.engine.contract import CHUNK
 from epymarl_fairtest.host.build import build_training, configuration
+from epymarl_fairtest.host.controller import ControllerPolicy, NetworkPolicy
+from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.team.checkpoint import (
     PolicyRecord,
     digest,
@@ -25,9 +27,7 @@ from epymarl_fairtest.team.checkpoint import (
     load_weights,
     save_policy,
 )
-from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.team.policy import ControllerPolicy, NetworkPolicy
-from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.team.saved import saved_team
 
 # --- the same team as the host's ----------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ def test_agents_of_their_own_differ_and_keep_their_order() -> None:
 
 def refused(folder: Path) -> str:
     with pytest.raises(FairTestError) as caught:
-        saved_subject(folder, "env")
+        saved_team(folder, "env")
     return str(caught.value)
 
 
@@ -181,7 +181,7 @@ def test_a_saved_team_comes_back_as_it_was(tmp_path: Path) -> None:
     assert load_record(tmp_path / "team") == record
     again = load_weights(tmp_path / "team" / "agent.th")
     assert digest(again) == digest(weights)
-    assert saved_subject(tmp_path / "team", "env").policy.hidden_size == 16
+    assert saved_team(tmp_path / "team", "env").policy.hidden_size == 16
 
 
 def test_the_digest_names_exactly_these_weights() -> None:
@@ -235,7 +235,7 @@ def test_random_damage_is_refused_or_gives_a_team_but_nothing_else(tmp_path: Pat
             damaged[place] = int(rng.integers(256))
         (folder / "agent.th").write_bytes(bytes(damaged))
         try:
-            saved_subject(folder, "env")
+            saved_team(folder, "env")
         except FairTestError:
             refusals += 1
     assert refusals > 30
@@ -327,7 +327,7 @@ def test_separate_agents_are_checked_one_by_one(tmp_path: Path) -> None:
     record = record_of("spread", "mlp", obs_agent_id=False)
     weights = random_weights(record, separate=True)
     save_policy(tmp_path / "team", record, weights)
-    assert saved_subject(tmp_path / "team", "env")
+    assert saved_team(tmp_path / "team", "env")
     weights["agents.2.fc1.weight"] = torch.zeros(16, 9)
     save_policy(tmp_path / "team", record, weights)
     assert "agents.2.fc1.weight has shape (16, 9)" in refused(tmp_path / "team")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.team.sample import TrainingEpisode, TrainingPool, load_pool
+from epymarl_fairtest.team.sample import TrainingSample, load_sample
 
 
 def episode(position: int, steps: int = 3) -> TrainingEpisode:
@@ -24,8 +24,8 @@ def episode(position: int, steps: int = 3) -> TrainingEpisode:
     )
 
 
-def filled(size: int, offered: int, seed: int = 0, at_once: int = 1) -> TrainingPool:
-    pool = TrainingPool(size, seed)
+def filled(size: int, offered: int, seed: int = 0, at_once: int = 1) -> TrainingSample:
+    pool = TrainingSample(size, seed)
     while pool.offered < offered:
         for position in pool.offer(at_once):
             pool.add(episode(position, steps=1 + position % 3))
@@ -39,7 +39,7 @@ NOTHING = (np.zeros((0, 1, 1), np.float32), np.zeros((0, 1), np.int16), np.zeros
 
 
 def kept_by_pool(size: int, seed: int) -> list[int]:
-    pool = TrainingPool(size, seed)
+    pool = TrainingSample(size, seed)
     for _ in range(LENGTH):
         for position in pool.offer():
             pool.add(TrainingEpisode(position, *NOTHING))
@@ -106,7 +106,7 @@ def test_a_larger_pool_includes_positions_as_weighted_sampling_without_replaceme
 
 
 def test_memory_is_bounded_and_what_is_kept_was_asked_for() -> None:
-    pool, wanted = TrainingPool(15, 3), set()
+    pool, wanted = TrainingSample(15, 3), set()
     for _ in range(2000):
         for position in pool.offer():
             wanted.add(position)
@@ -125,7 +125,7 @@ def test_several_episodes_at_once_are_sampled_like_one_by_one() -> None:
 
 
 def test_more_at_once_than_there_is_room_for() -> None:
-    pool = TrainingPool(2, 0)
+    pool = TrainingSample(2, 0)
     wanted = pool.offer(10)
     assert len(wanted) == 2
     assert wanted == sorted(position for _, position in pool._heap)
@@ -138,12 +138,12 @@ def test_the_sample_depends_on_the_seed_alone() -> None:
 
 
 def test_a_pool_of_size_0_keeps_nothing_and_asks_for_nothing(tmp_path: Path) -> None:
-    pool = TrainingPool(0, 0)
+    pool = TrainingSample(0, 0)
     assert pool.offer(5) == []
     assert pool.offered == 5
     assert pool.episodes() == []
     pool.save(tmp_path / "pool.npz")
-    assert load_pool(tmp_path / "pool.npz") == []
+    assert load_sample(tmp_path / "pool.npz") == []
 
 
 # --- files --------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ def test_a_pool_of_size_0_keeps_nothing_and_asks_for_nothing(tmp_path: Path) -> 
 def test_a_saved_pool_comes_back_as_it_was(tmp_path: Path) -> None:
     pool = filled(12, 50)
     pool.save(tmp_path / "pool.npz")
-    loaded = load_pool(tmp_path / "pool.npz")
+    loaded = load_sample(tmp_path / "pool.npz")
     assert len(loaded) == 12
     for a, b in zip(pool.episodes(), loaded, strict=True):
         assert a.position == b.position
@@ -165,7 +165,7 @@ def test_a_saved_pool_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def refused(path: Path) -> str:
     with pytest.raises(FairTestError, match="is not a training pool") as caught:
-        load_pool(path)
+        load_sample(path)
     assert str(path) in str(caught.value)
     return str(caught.value)
 
@@ -194,7 +194,7 @@ def test_random_damage_is_refused_or_read_but_nothing_else(tmp_path: Path) -> No
             damaged[place] = int(rng.integers(256))
         path.write_bytes(bytes(damaged))
         try:
-            load_pool(path)
+            load_sample(path)
         except FairTestError:
             refusals += 1
     assert refusals > 200
@@ -244,6 +244,6 @@ GOOD = {
 )
 def test_arrays_that_do_not_fit_together_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
     np.savez(tmp_path / "good.npz", **GOOD)
-    assert len(load_pool(tmp_path / "good.npz")) == 2
+    assert len(load_sample(tmp_path / "good.npz")) == 2
     np.savez(tmp_path / "bad.npz", **{**GOOD, **changes})
     refused(tmp_path / "bad.npz")

@@ -12,12 +12,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from epymarl_fairtest.core.fairness import INDICES
-from epymarl_fairtest.team.sample import TrainingEpisode
+from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.predictor.abstraction import FEWEST, MOST, abstraction, candidate_levels, joint_states
 from epymarl_fairtest.predictor.features import features, scaling
 from epymarl_fairtest.predictor.forest import Predictor, cross_validated_auc, fit_predictor
-from epymarl_fairtest.predictor.traces import Traces, traces_of_pool
+from epymarl_fairtest.predictor.traces import Traces, traces_of_sample
+from epymarl_fairtest.team.sample import TrainingEpisode
 
 Floats = NDArray[np.float64]
 
@@ -236,7 +236,7 @@ def test_a_training_pool_and_taken_traces_keep_their_episodes() -> None:
         for i in range(20)
         for rewards in [np.full((int((data.episode == i).sum()), 3), float(i))]
     ]
-    found = traces_of_pool(pool)
+    found = traces_of_sample(pool)
     assert found.q.tobytes() == data.q.tobytes()
     assert found.episode.tolist() == data.episode.tolist()
     assert found.received[:, 0].tolist() == [float(i * (data.episode == i).sum()) for i in range(20)]

@@ -21,22 +21,23 @@ from PIL import Image, ImageColor, ImageShow
 from support import environment, policy_folder, random_weights, record_of
 from test_operators import Drift
 
+from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.commands import replay as command
-from epymarl_fairtest.settings import settings
+from epymarl_fairtest.commands.replay import Difference, add_replay_parser, first_difference
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.fairness import jfi, totals
-from epymarl_fairtest.team.checkpoint import save_policy
-from epymarl_fairtest.commands.replay import Difference, add_replay_parser, first_difference
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.report import drawing, gallery
-from epymarl_fairtest.report.selection import medoids, representative, worst
 from epymarl_fairtest.report.scenes import Body, Scene, scene_of
-from epymarl_fairtest.campaign.run import run
+from epymarl_fairtest.report.selection import medoids, representative, worst
 from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.team.checkpoint import save_policy
+from epymarl_fairtest.team.saved import saved_team
 
 TASKS = ("spread", "tag", "foraging")
 LIMITS = {"spread": 8, "tag": 10, "foraging": 25}
@@ -45,9 +46,9 @@ SMALL: dict[str, Any] = {"rounds": 1, "generations": 2, "theta": 0.8, "batch": 4
 
 
 def searched(policy: Path, path: Path, **changes: Any) -> Path:
-    given = settings({**SMALL, **changes})
-    subject = saved_subject(policy, "env")
-    run(subject, given, RunFolder(path), seed=5, command="test", terminal=False, warn=lambda message: None)
+    given = configure({**SMALL, **changes})
+    subject = saved_team(policy, "env")
+    run(subject, given, RunFolder(path), seed=5, command="test", warn=lambda message: None)
     return path
 
 
@@ -560,7 +561,7 @@ def test_where_no_places_are_known_the_rewards_are_drawn(
         )
         path = searched(team, tmp_path / "run", method="random", budget=60, theta=0.9)
         code, told = result(capsys, path, "--gif")
-        task = saved_subject(team, "env").task
+        task = saved_team(team, "env").task
     finally:
         del gymnasium.registry["Wide-v0"]
     assert (code, task.name) == (0, "generic")

@@ -18,20 +18,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from epymarl_fairtest.report.stage import Unplaced, task_of
 from scipy.stats import beta
 from support import TESTS
 from test_search import chosen, search, team, walkers
 
+from epymarl_fairtest.commands.report import add_report_parser
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.report import exhibits, page, view
-from epymarl_fairtest.commands.report import add_report_parser
-from epymarl_fairtest.report.replays import gallery_of
 from epymarl_fairtest.report.page import make_report
-from epymarl_fairtest.report.stage import Unplaced, task_of
+from epymarl_fairtest.report.replays import gallery_of
 from epymarl_fairtest.report.view import View, front_of, group_of, lineage_of, view_of
 from epymarl_fairtest.report.wording import estimate, percent, verdict
-from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import read_run

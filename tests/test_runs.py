@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from epymarl_fairtest.commands import main
-from epymarl_fairtest.study.jobs import Cell, run_cell
+from epymarl_fairtest.commands.runs import DEPTH, listed, table
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.commands.runs import DEPTH, listed, table
+from epymarl_fairtest.study.jobs import Cell, run_cell
 
 POLICY = shipped("policies") / "mpe-qmix"
 WORK = ["--method", "random", "--budget", "90", "--set", "batch=30", "--set", "theta=0.9"]
@@ -129,12 +129,12 @@ def test_the_newest_comes_first(place: Path) -> None:
 def test_cells_of_studies_are_found_and_a_study_of_the_predictor_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from epymarl_fairtest.settings import settings
+    from epymarl_fairtest.strategies import configure
     from epymarl_fairtest.team.checkpoint import digest, load_weights
 
     (tmp_path / "study.json").write_text("{}")
     for study, variant in (("rq1", "random"), ("rq3a", "with")):
-        given = settings({"method": "random", "budget": 60, "predictor_episodes": 60, "workers": 1}).as_dict()
+        given = configure({"method": "random", "budget": 60, "predictor_episodes": 60, "workers": 1}).as_dict()
         weights = digest(load_weights(POLICY / "agent.th"))
         done = run_cell(Cell(study, tmp_path, POLICY, "mpe", variant, 0, given, weights, "test", False))
         assert "error" not in done, done

@@ -19,26 +19,28 @@ from golden.regenerate import SUMMARY, golden_run
 from support import TESTS, policy_folder, training_pool
 from test_operators import Drift, Wanderers
 
-from epymarl_fairtest.settings import Settings, settings
-from epymarl_fairtest.engine.contract import Execution
-from epymarl_fairtest.engine.lockstep import Lockstep
-from epymarl_fairtest.tasks.world import BareWorld
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.fairness import INDICES, jfi, totals
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.ledger import ACCOUNTINGS
+from epymarl_fairtest.engine.contract import ActionRule
+from epymarl_fairtest.engine.lockstep import Lockstep
 from epymarl_fairtest.host.build import configuration
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.host.tap import HostWorld
-from epymarl_fairtest.core.ledger import ACCOUNTINGS
+from epymarl_fairtest.host.tap import host_world
 from epymarl_fairtest.predictor import forest
-from epymarl_fairtest.campaign.run import Subject, check_method, run
-from epymarl_fairtest.strategies.fairtest.plan import plan_of
+from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
+from epymarl_fairtest.strategies.fairtest.plan import plan_of
 from epymarl_fairtest.tasks.contract import env_reward
 from epymarl_fairtest.tasks.generic.rules import GenericTask
+from epymarl_fairtest.tasks.world import World
+from epymarl_fairtest.team.contract import Team, run
+from epymarl_fairtest.team.saved import saved_team
 
 LIMITS = {"spread": 8, "tag": 10, "foraging": 12}
 STRICT: dict[str, Any] = {"budget": 160, "accounting": "strict"}
@@ -53,15 +55,15 @@ def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def team(task: str = "spread", limit: int | None = None) -> Subject:
+def team(task: str = "spread", limit: int | None = None) -> Team:
     """A team with memory and random weights; it sees short episodes only."""
     with tempfile.TemporaryDirectory() as folder:
         saved = policy_folder(Path(folder) / "team", task, "gru", time_limit=limit or LIMITS[task])
-        return saved_subject(saved, "env")
+        return saved_team(saved, "env")
 
 
 def chosen(**changes: Any) -> Settings:
-    return settings({**SMALL, **STRICT, **changes})
+    return configure({**SMALL, **STRICT, **changes})
 
 
 class Recording(RunFolder):
@@ -100,10 +102,10 @@ def columns(path: Path) -> dict[str, Any]:
         return {name: file[name] for name in file.files}
 
 
-def search(subject: Subject, given: Settings, path: Path, seed: int = 5) -> Result:
+def search(subject: Team, given: Settings, path: Path, seed: int = 5) -> Result:
     folder, said = Recording(path), []  # type: ignore[var-annotated]
-    check_method(given)
-    summary = run(subject, given, folder, seed=seed, command="test", terminal=False, warn=said.append)
+    strategy_of(given).check_settings(given)
+    summary = run(subject, given, folder, seed=seed, command="test", warn=said.append)
     assert json.loads((path / "summary.json").read_text()) == summary
     return Result(folder, summary, said)
 
@@ -145,7 +147,7 @@ def replayed_steps(summary: dict[str, Any]) -> int:
     return summary["ledger"].get("replay", {"steps": 0})["steps"]
 
 
-def counted(subject: Subject) -> tuple[Subject, list[int]]:
+def counted(subject: Team) -> tuple[Team, list[int]]:
     steps = [0]
     return replace(subject, make_world=lambda: Counting(subject.make_world(), steps)), steps
 
@@ -270,12 +272,12 @@ def test_a_run_interrupted_at_any_batch_ends_as_if_nothing_had_happened(
     path = tmp_path / "run"
     folder = Recording(path, stop_after=batch, stop_before_commit=damage == "before-commit")
     with pytest.raises(KeyboardInterrupt):
-        run(team(), chosen(), folder, seed=5, command="test", terminal=False, warn=lambda _: None)
+        run(team(), chosen(), folder, seed=5, command="test", warn=lambda _: None)
     assert not (path / "summary.json").exists()
     DAMAGE.get(damage, DAMAGE["nothing"])(path)
     subject, steps = counted(team())
     resumed = RunFolder.resume(path)
-    summary = run(subject, chosen(), resumed, seed=5, command="test", terminal=False, warn=lambda _: None)
+    summary = run(subject, chosen(), resumed, seed=5, command="test", warn=lambda _: None)
     assert_same_run(whole.folder.path, path)
     # What the journal names is not executed again, and what it does not name is.
     kept = batch + (damage == "nothing")
@@ -286,14 +288,14 @@ def test_a_run_interrupted_at_any_batch_ends_as_if_nothing_had_happened(
 def test_a_run_can_be_interrupted_again_and_again(whole: Result, tmp_path: Path) -> None:
     path = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(team(), chosen(), Recording(path, 1), seed=5, command="test", terminal=False, warn=lambda _: None)
+        run(team(), chosen(), Recording(path, 1), seed=5, command="test", warn=lambda _: None)
     for batch in (3, 4, 6):
         folder = RunFolder.resume(path)
         again = Recording.__new__(Recording)
         again.__dict__.update(folder.__dict__, batches=[], _stop_after=batch, _stop_before_commit=False)
         with pytest.raises(KeyboardInterrupt):
-            run(team(), chosen(), again, seed=5, command="test", terminal=False, warn=lambda _: None)
-    run(team(), chosen(), RunFolder.resume(path), seed=5, command="test", terminal=False, warn=lambda _: None)
+            run(team(), chosen(), again, seed=5, command="test", warn=lambda _: None)
+    run(team(), chosen(), RunFolder.resume(path), seed=5, command="test", warn=lambda _: None)
     assert_same_run(whole.folder.path, path)
 
 
@@ -322,11 +324,11 @@ def with_observations(episodes: Episodes, world: Any) -> Episodes:
     return replace(episodes, obs=obs)
 
 
-def assert_replays(result: Result, subject: Subject, make_world: Callable[[], Any], given: Settings) -> None:
+def assert_replays(result: Result, subject: Team, make_world: Callable[[], Any], given: Settings) -> None:
     failures = load_failures(result.folder.path / "failures.npz")
     assert len(failures) == result.summary["failures"] > 10
     assert (failures.start_step > 0).any()
-    how = Execution(given.execution, given.epsilon, given.temperature, subject.available)
+    how = ActionRule(given.execution, given.epsilon, given.temperature, subject.available)
     engine = Lockstep(make_world, subject.policy, how, limit=subject.limit, state_size=subject.task.state_size)
     again = engine.execute(replay_tests(with_observations(failures, make_world())))
     assert jfi(totals(again.rewards)) == pytest.approx(result.failures["jfi"], abs=1e-9)
@@ -356,9 +358,9 @@ def test_every_failure_replays_through_the_hosts_wrappers(
     subject = team(task)
     args = configuration(host, "iql", CONFIGS[task], {"env_args": {"time_limit": LIMITS[task]}})
 
-    def world() -> HostWorld:
+    def world() -> host_world:
         wrapper = host.environments["gymma"](**host.environment_arguments(args))
-        return HostWorld(wrapper, subject.task, host, "env")
+        return host_world(wrapper, subject.task, host, "env")
 
     assert_replays(found(task), subject, world, chosen())
 
@@ -564,12 +566,12 @@ class Blank(Wanderers):
         return np.zeros((len(obs), 2, 3), np.float32), np.zeros((len(obs), 2, 0), np.float32)
 
 
-def walkers(environment: type[Drift] = Drift, policy: type[Wanderers] = Wanderers, limit: int = 10) -> Subject:
+def walkers(environment: type[Drift] = Drift, policy: type[Wanderers] = Wanderers, limit: int = 10) -> Team:
     task = GenericTask(environment())
-    return Subject(
+    return Team(
         task=task,
         policy=policy(),  # type: ignore[arg-type]
-        make_world=lambda: BareWorld(environment(), task, env_reward, limit=limit, obs_size=2),
+        make_world=lambda: World(environment(), task, env_reward, limit=limit, obs_size=2),
         available=np.ones((2, 3), bool),
         limit=limit,
         origin={"policy_digest": "none"},
@@ -588,7 +590,7 @@ def test_a_task_that_cannot_be_restored_is_searched_by_replaying_actions(tmp_pat
     assert (failures.operator > 0).any()
     tests = replay_tests(failures)
     tests.start_state[:], tests.prefix, tests.forced = np.nan, None, failures.actions
-    how = Execution(given.execution, given.epsilon, 1.0, subject.available)
+    how = ActionRule(given.execution, given.epsilon, 1.0, subject.available)
     again = Lockstep(subject.make_world, subject.policy, how, limit=10, state_size=4).execute(tests)
     assert jfi(totals(again.rewards)) == pytest.approx(result.failures["jfi"], abs=1e-9)
 
@@ -687,14 +689,14 @@ def test_a_budget_below_one_round_is_refused_before_anything_is_executed(account
 @pytest.mark.parametrize("method", STRATEGIES)
 def test_a_budget_that_calibration_would_use_up_is_refused(method: str) -> None:
     with pytest.raises(FairTestError, match=r"budget=60 (does not pay|leaves nothing)"):
-        check_method(chosen(method=method, theta="auto", calibration_episodes=60, budget=60))
-    check_method(chosen(method=method, theta="auto", calibration_episodes=60, **PAPER))
+        check(chosen(method=method, theta="auto", calibration_episodes=60, budget=60))
+    check(chosen(method=method, theta="auto", calibration_episodes=60, **PAPER))
 
 
 @pytest.mark.parametrize("accounting", ACCOUNTINGS)
 def test_the_smallest_workable_budget_really_works(accounting: str, tmp_path: Path) -> None:
     with pytest.raises(FairTestError) as caught:
-        check_method(chosen(budget=1, accounting=accounting))
+        check(chosen(budget=1, accounting=accounting))
     smallest = int(str(caught.value).split(" with these settings is ")[1].split()[0])
     result = search(team(), chosen(budget=smallest, accounting=accounting), tmp_path / "run")
     assert result.summary["ledger"]["mutant"]["episodes"] == 4 * 8

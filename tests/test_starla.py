@@ -13,24 +13,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from epymarl_fairtest.baselines import starla_operators as operators
 from numpy.typing import NDArray
 from support import KEYS, TESTS, engine_of, some_tests, training_pool
 from test_operators import row_of
 from test_predictor import slow_state
 from test_search import Brief, Result, assert_same_run, chosen, search, team, walkers
 
-from epymarl_fairtest.baselines import starla_operators as operators
-from epymarl_fairtest.strategies.starla.search import (
-    CROSSOVER,
-    GOALS,
-    Archive,
-    Objectives,
-    Search,
-    StarlaOptions,
-    margin,
-    shares,
-    starla,
-)
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes, Tests, replay_tests
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.ledger import ACCOUNTINGS
+from epymarl_fairtest.engine.contract import ActionRule
+from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
+from epymarl_fairtest.predictor import Traces, forest, traces_of
+from epymarl_fairtest.predictor.abstraction import candidate_levels
+from epymarl_fairtest.settings import options_of
+from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.strategies.contract import Context, Method
+from epymarl_fairtest.strategies.genetic.operators import RESTARTS
 from epymarl_fairtest.strategies.starla.operators import (
     SHORTEST,
     Population,
@@ -43,19 +46,17 @@ from epymarl_fairtest.strategies.starla.operators import (
     point,
     tournament,
 )
-from epymarl_fairtest.campaign.loop import Context, Method
-from epymarl_fairtest.settings import options_of
-from epymarl_fairtest.engine.contract import Execution
-from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
-from epymarl_fairtest.core.episodes import OPERATORS, Episodes, Tests, replay_tests
-from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.fairness import jfi, totals
-from epymarl_fairtest.core.ledger import ACCOUNTINGS
-from epymarl_fairtest.predictor import Traces, forest, traces_of
-from epymarl_fairtest.predictor.abstraction import candidate_levels
-from epymarl_fairtest.strategies.genetic.operators import RESTARTS
-from epymarl_fairtest.store.failures import load_failures
-from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.strategies.starla.search import (
+    CROSSOVER,
+    GOALS,
+    Archive,
+    Objectives,
+    Search,
+    StarlaOptions,
+    margin,
+    shares,
+    starla,
+)
 
 METHOD = Method(starla, StarlaOptions)
 AVAILABLE = np.ones((3, 5), bool)
@@ -646,7 +647,7 @@ def test_every_failure_replays_from_the_file(task: str, tmp_path: Path) -> None:
     result = run_starla(tmp_path / "run", subject, theta=theta, budget=120)
     failures = load_failures(tmp_path / "run" / "failures.npz")
     assert "action" in result.failures["operator"].tolist()
-    how = Execution("epsilon_greedy", chosen().epsilon, 1.0, subject.available)
+    how = ActionRule("epsilon_greedy", chosen().epsilon, 1.0, subject.available)
     real = Lockstep(subject.make_world, subject.policy, how, limit=subject.limit, state_size=subject.task.state_size)
     again = real.execute(replay_tests(failures))
     for name in ("states", "actions", "rewards", "q", "length"):

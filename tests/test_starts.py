@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from support import KEYS, assert_identical, engine_of, environment, random_policy, record_of
 
-from epymarl_fairtest.strategies.gmt import starting_from
-from epymarl_fairtest.engine.contract import Execution
-from epymarl_fairtest.engine.twin import Twin, twin_of
 from epymarl_fairtest.core.episodes import replay_tests
+from epymarl_fairtest.engine.contract import ActionRule
+from epymarl_fairtest.engine.selection import twin_of
+from epymarl_fairtest.engine.twin import Twin
+from epymarl_fairtest.strategies.gmt import starting_from
 from epymarl_fairtest.tasks import TASKS, task_for
 from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.tasks.foraging.rules import make_foraging_env
@@ -232,7 +233,7 @@ def test_both_engines_execute_a_proposed_start_alike_and_it_replays_bit_for_bit(
     record, task = record_of(name, "gru"), task_for(environment(name))
     kernel = twin_of(environment(name), task, "env")
     assert kernel is not None
-    how = Execution("epsilon_greedy", 0.3, 1.0, np.ones((record.n_agents, record.n_actions), bool))
+    how = ActionRule("epsilon_greedy", 0.3, 1.0, np.ones((record.n_agents, record.n_actions), bool))
     twin = Twin(kernel, random_policy(record), how, limit=record.time_limit, state_size=task.state_size)
     assert_identical(twin.execute(tests), executed)
     some = executed.take(np.arange(3, 60, 7))

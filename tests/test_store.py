@@ -28,7 +28,9 @@ from support import FAIRTEST, LIMITED, TESTS, assert_identical, engine_of, polic
 
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.fairness import jfi, totals
+from epymarl_fairtest.core.files import write_atomically, write_json
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.core.stopping import Stopped, stoppable
 from epymarl_fairtest.store import lock
 from epymarl_fairtest.store.checksum import checksum, sealed
@@ -37,7 +39,6 @@ from epymarl_fairtest.store.journal import read_journal
 from epymarl_fairtest.store.lock import RunInUse
 from epymarl_fairtest.store.read import FORMAT, read_arrays
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.core.files import write_atomically, write_json
 
 COLUMNS = {
     "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi", "start_state",
@@ -664,9 +665,9 @@ def test_a_batch_that_was_executed_is_kept_whole_before_the_run_stops(
 
 
 def test_a_signal_that_a_library_swallows_stops_the_run_after_the_batch(tmp_path: Path) -> None:
-    from epymarl_fairtest.settings import settings
     from epymarl_fairtest.campaign.run import run
-    from epymarl_fairtest.team.saved import saved_subject
+    from epymarl_fairtest.strategies import configure
+    from epymarl_fairtest.team.saved import saved_team
 
     class Deaf(RunFolder):
         def load_batch(self, number: int) -> Episodes | None:
@@ -676,10 +677,10 @@ def test_a_signal_that_a_library_swallows_stops_the_run_after_the_batch(tmp_path
             return super().load_batch(number)
 
     folder = Deaf(tmp_path / "run")
-    subject = saved_subject(policy_folder(tmp_path / "team", time_limit=5), "env")
-    given = settings({"method": "random", "budget": 100, "batch": 10, "engine": "lockstep", "report": False})
+    subject = saved_team(policy_folder(tmp_path / "team", time_limit=5), "env")
+    given = configure({"method": "random", "budget": 100, "batch": 10, "engine": "lockstep", "report": False})
     with stoppable(), pytest.raises(Stopped):
-        run(subject, given, folder, seed=1, command="", terminal=False, warn=print)
+        run(subject, given, folder, seed=1, command="", warn=print)
     assert folder.episode_count() == 20
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "as before"
 

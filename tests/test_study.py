@@ -22,17 +22,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from epymarl_fairtest.experiment import backends, cells, command, reuse, study
 from support import child_environment, policy_folder
 
 from epymarl_fairtest import __version__
-from epymarl_fairtest.campaign.loop import Context, Method, Strategy
+from epymarl_fairtest.commands.study import add_study_parser
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.experiment import backends, cells, command, reuse, study
+from epymarl_fairtest.core.shipped import PACKAGE
+from epymarl_fairtest.store.run import RunFolder
+from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.strategies.contract import Context, Method, Strategy
 from epymarl_fairtest.study.backends import Place, check_workers, probe, run_all
 from epymarl_fairtest.study.jobs import Cell
-from epymarl_fairtest.commands.study import add_study_parser
-from epymarl_fairtest.study.reuse import OF_THE_SEARCH, READ_OF_THE_SEARCH
 from epymarl_fairtest.study.plan import KINDS
+from epymarl_fairtest.study.reuse import OF_THE_SEARCH, READ_OF_THE_SEARCH
 from epymarl_fairtest.study.tables import (
     COLUMNS,
     METRICS,
@@ -46,9 +49,6 @@ from epymarl_fairtest.study.tables import (
     study_tables,
     teams_by_variants,
 )
-from epymarl_fairtest.core.shipped import PACKAGE
-from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.strategies import STRATEGIES
 
 SMALL = {
     "rounds": 1, "generations": 1, "pool": 24, "offspring": 8, "predictor_episodes": 16, "d": 1, "theta": 0.9,

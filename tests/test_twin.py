@@ -14,17 +14,19 @@ from gymnasium.utils import seeding
 from support import AGENTS, KEYS, LIMITS, assert_identical, engine_of, environment, random_policy, record_of, some_tests
 
 from benchmarks.exact import measure
-from epymarl_fairtest.settings import settings
-from epymarl_fairtest.engine.contract import CHUNK, Execution
-from epymarl_fairtest.engine.twin import Twin, prove, twin_of
-from epymarl_fairtest.engine.twin import engine as twin_engine
-from epymarl_fairtest.tasks.seeds import WORDS, next_double, next_integer, next_permutation, seed_stream
-from epymarl_fairtest.tasks.world import BareWorld
 from epymarl_fairtest.core.episodes import Tests, operator_code
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.engine.contract import ActionRule
+from epymarl_fairtest.engine.selection import twin_of
+from epymarl_fairtest.engine.twin import Twin, prove
+from epymarl_fairtest.engine.twin import engine as twin_engine
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.campaign.run import Subject, make_engine
-from epymarl_fairtest.tasks import resolve_allocation, task_for
+from epymarl_fairtest.strategies import configure
+from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.tasks.seeds import WORDS, next_double, next_integer, next_permutation, seed_stream
+from epymarl_fairtest.tasks.world import World
+from epymarl_fairtest.team.contract import CHUNK, Team, make_engine
 
 every_task = pytest.mark.parametrize("task", KEYS)
 every_agent = pytest.mark.parametrize("agent", AGENTS)
@@ -39,7 +41,7 @@ def twin(
     record, known = record_of(task, agent), task_for(environment(task))
     kernel = twin_of(environment(task), known, "env")
     assert kernel is not None
-    how = Execution(kind, epsilon, 1.0, np.ones((record.n_agents, record.n_actions), bool))
+    how = ActionRule(kind, epsilon, 1.0, np.ones((record.n_agents, record.n_actions), bool))
     return Twin(
         kernel, random_policy(record), how, limit=record.time_limit, state_size=known.state_size, threads=threads
     )
@@ -194,13 +196,13 @@ def test_there_is_no_twin_of_what_the_twins_do_not_know() -> None:
 # --- choosing an engine ---------------------------------------------------------------------------------
 
 
-def subject(task: str, **changes: Any) -> Subject:
+def subject(task: str, **changes: Any) -> Team:
     record, known = record_of(task, "mlp"), task_for(environment(task))
     allocate = resolve_allocation(known, "env")
-    whole = Subject(
+    whole = Team(
         task=known,
         policy=random_policy(record),
-        make_world=lambda: BareWorld(
+        make_world=lambda: World(
             gymnasium.make(record.key), known, allocate, limit=record.time_limit, obs_size=record.obs_size
         ),
         available=np.ones((record.n_agents, record.n_actions), bool),
@@ -213,9 +215,9 @@ def subject(task: str, **changes: Any) -> Subject:
 @every_task
 def test_auto_takes_the_twin_once_it_has_proved_itself(task: str) -> None:
     warnings: list[str] = []
-    assert make_engine(subject(task), settings({}), warnings.append).name == "twin"
+    assert make_engine(subject(task), configure({}), warnings.append).name == "twin"
     assert not warnings
-    assert make_engine(subject(task), settings({"engine": "lockstep"}), warnings.append).name == "lockstep"
+    assert make_engine(subject(task), configure({"engine": "lockstep"}), warnings.append).name == "lockstep"
 
 
 def test_auto_says_so_and_uses_the_real_environment_when_the_twin_differs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +229,7 @@ def test_auto_says_so_and_uses_the_real_environment_when_the_twin_differs(monkey
 
     monkeypatch.setattr(twin_engine.SpreadTwin, "step", wrong)
     warnings: list[str] = []
-    assert make_engine(subject("spread"), settings({}), warnings.append).name == "lockstep"
+    assert make_engine(subject("spread"), configure({}), warnings.append).name == "lockstep"
     assert "does not agree" in warnings[0]
 
 
@@ -253,14 +255,14 @@ def test_without_numba_auto_uses_the_real_environment_and_twin_says_what_is_miss
         return real_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without_numba)
-    assert make_engine(subject("spread"), settings({}), pytest.fail).name == "lockstep"
+    assert make_engine(subject("spread"), configure({}), pytest.fail).name == "lockstep"
     with pytest.raises(FairTestError, match="needs numba"):
-        make_engine(subject("spread"), settings({"engine": "twin"}), pytest.fail)
+        make_engine(subject("spread"), configure({"engine": "twin"}), pytest.fail)
 
 
 def test_asking_for_a_twin_that_does_not_exist_names_those_that_do() -> None:
     with pytest.raises(FairTestError, match=r"mpe-tag-v0 \(prey_distance"):
-        make_engine(subject("spread", environment=None), settings({"engine": "twin"}), pytest.fail)
+        make_engine(subject("spread", environment=None), configure({"engine": "twin"}), pytest.fail)
 
 
 @pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)

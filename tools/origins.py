@@ -18,8 +18,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from epymarl_fairtest.core.episodes import OPERATORS
-from epymarl_fairtest.strategies.fairtest.plan import POOL_PER_OFFSPRING
 from epymarl_fairtest.store.finished import FinishedRun, read_run
+from epymarl_fairtest.strategies.fairtest.plan import POOL_PER_OFFSPRING
 
 
 def line(name: str, unfair: np.ndarray) -> str:

@@ -20,9 +20,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from epymarl_fairtest.core.statistics import compare, mean_of
 from epymarl_fairtest.study.plan import KINDS
 from epymarl_fairtest.study.tables import METRICS
-from epymarl_fairtest.core.statistics import compare, mean_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
 DATA = PAGE.parent / "studies"

@@ -18,8 +18,8 @@ from typing import Any
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from epymarl_fairtest.settings import FIELDS, presets
 from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.settings import FIELDS, presets
 from epymarl_fairtest.strategies import STRATEGIES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"

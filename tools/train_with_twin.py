@@ -24,14 +24,13 @@ import torch
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from epymarl_fairtest.strategies.random import random_tests
-from epymarl_fairtest.engine.contract import Execution
-from epymarl_fairtest.engine.twin import Twin, twin_of
-from epymarl_fairtest.core.episodes import Episodes
+from epymarl_fairtest.core.episodes import Episodes, random_tests
+from epymarl_fairtest.engine.contract import ActionRule
+from epymarl_fairtest.engine.twin import Twin
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
-from epymarl_fairtest.team.checkpoint import PolicyRecord, rebuild, record_of_training, save_policy
-from epymarl_fairtest.team.sample import FILE, TrainingEpisode, TrainingPool
 from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.team.checkpoint import PolicyRecord, rebuild, record_of_training, save_policy
+from epymarl_fairtest.team.sample import FILE, TrainingSample
 
 
 class Collector:
@@ -43,7 +42,7 @@ class Collector:
         wrapper = host.environments[args.env](**host.environment_arguments(args))
         self.task, self.obs_size = task_for(wrapper._env), int(wrapper.get_obs_size())
         self.limit, self.available = int(wrapper.episode_limit), np.array(wrapper.get_avail_actions(), bool)
-        kernel = twin_of(wrapper._env, self.task, "env")
+        kernel = self.task.twin(wrapper._env, "env")
         if kernel is None:
             raise SystemExit(f"there is no twin of {args.env_args['key']}")
         self._kernel, self._generator = kernel, np.random.default_rng(seed)
@@ -55,7 +54,7 @@ class Collector:
 
     def episodes(self, count: int, epsilon: float) -> Episodes:
         policy = rebuild(self._training.mac.agent.state_dict(), self.record())
-        how = Execution("epsilon_greedy", epsilon, 1.0, self.available)
+        how = ActionRule("epsilon_greedy", epsilon, 1.0, self.available)
         twin = Twin(self._kernel, policy, how, limit=self.limit, state_size=self.task.state_size)
         return twin.execute(random_tests(count, self.task.state_size, self._generator))
 
@@ -108,16 +107,12 @@ def forward_at_once(mac: Any) -> None:
     mac.forward = forward
 
 
-def sample_into(pool: TrainingPool, episodes: Episodes) -> None:
+def sample_into(pool: TrainingSample, episodes: Episodes) -> None:
     first = pool.offered + 1
     for position in pool.offer(len(episodes)):
         row = position - first
         steps = slice(0, episodes.length[row])
-        pool.add(
-            TrainingEpisode(
-                position, episodes.q[row, steps], episodes.actions[row, steps], episodes.rewards[row, steps]
-            )
-        )
+        pool.add(position, episodes.q[row, steps], episodes.rewards[row, steps])
 
 
 def main() -> None:
@@ -146,7 +141,7 @@ def main() -> None:
     if args.obs_agent_id and not args.obs_last_action:
         forward_at_once(training.mac)
         forward_at_once(training.learner.target_mac)
-    collector, pool = Collector(training, given.seed), TrainingPool(given.pool, given.seed)
+    collector, pool = Collector(training, given.seed), TrainingSample(given.pool, given.seed)
     curve: list[tuple[int, float, float]] = []
     steps = episodes_played = 0
     began = time.process_time()
@@ -173,7 +168,7 @@ def main() -> None:
 
 
 def save(
-    given: argparse.Namespace, training: Training, collector: Collector, pool: TrainingPool,
+    given: argparse.Namespace, training: Training, collector: Collector, pool: TrainingSample,
     curve: list[tuple[int, float, float]],
 ) -> None:  # fmt: skip
     record = collector.record(

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 import epymarl_fairtest  # noqa: F401  (registers the environments)
-from epymarl_fairtest.settings import settings
-from epymarl_fairtest.team.checkpoint import PolicyRecord, expected_shapes, save_policy
 from epymarl_fairtest.campaign.run import run, versions
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.team.saved import saved_subject
+from epymarl_fairtest.strategies import configure
+from epymarl_fairtest.team.checkpoint import PolicyRecord, expected_shapes, save_policy
+from epymarl_fairtest.team.saved import saved_team
 
 HERE = Path(__file__).resolve().parent
 SUMMARY = HERE / "summary.json"
@@ -60,10 +60,8 @@ def make_team() -> None:
 
 def golden_run(out: Path) -> dict[str, Any]:
     """The summary without what depends on the machine."""
-    subject = saved_subject(HERE / "team", "env")
-    summary = run(
-        subject, settings(SETTINGS), RunFolder(out), seed=SEED, command="golden", terminal=False, warn=lambda _: None
-    )
+    subject = saved_team(HERE / "team", "env")
+    summary = run(subject, configure(SETTINGS), RunFolder(out), seed=SEED, command="golden", warn=lambda _: None)
     return {name: value for name, value in summary.items() if name not in ("wall_seconds", "cpu_seconds", "phases")}
 
 

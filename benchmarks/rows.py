@@ -1,0 +1,93 @@
+"""Published rows once more: does today's code give the numbers of docs/studies, to the last digit?
+
+    python -m benchmarks.rows                      # 16 rows: every method and every team
+    python -m benchmarks.rows --study rq1-paper --policy pp-iql --variant fairtest --seed 3
+
+Takes some CPU minutes: each row is a whole run at the paper's scale. Exit code 1 if a number differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from epymarl_fairtest.campaign.run import run
+from epymarl_fairtest.store.run import RunFolder
+from epymarl_fairtest.strategies import configure
+from epymarl_fairtest.study.plan import DEFAULTS, KINDS
+from epymarl_fairtest.study.tables import tidy_row
+from epymarl_fairtest.team.checkpoint import load_record
+from epymarl_fairtest.team.saved import saved_team
+
+ROOT = Path(__file__).resolve().parents[1]
+MEASURED = ("cpu_seconds", "wall_seconds", "run", "engine")  # depend on the machine
+ROWS = [  # study, policy, variant, seed
+    ("rq1-strict", "mpe-qmix", "random", 0),
+    ("rq1-strict", "mpe-qmix", "fairtest", 1),
+    ("rq1-strict", "mpe-iql", "starla", 2),
+    ("rq1-strict", "mpe-iql", "fairtest", 3),
+    ("rq1-strict", "lbf-qmix", "mastest", 4),
+    ("rq1-strict", "lbf-qmix", "fairtest", 5),
+    ("rq1-strict", "lbf-iql", "gmt", 6),
+    ("rq1-strict", "pp-qmix", "starla", 7),
+    ("rq1-strict", "pp-iql", "random", 8),
+    ("rq1-paper", "mpe-qmix", "fairtest", 0),
+    ("rq1-paper", "pp-qmix", "fairtest", 9),
+    ("rq1-paper", "lbf-iql", "fairtest", 4),
+    ("rq1-own", "pp-iql", "hill_climber", 1),
+    ("rq1-own", "mpe-iql", "start_surrogate", 2),
+    ("rq2-paper", "pp-qmix", "0.05", 3),
+    ("rq3b-strict", "mpe-qmix", "f3", 5),
+]
+
+
+def published(study: str) -> list[dict[str, str]]:
+    with (ROOT / "docs" / "studies" / f"{study}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def again(row: dict[str, str], out: Path) -> dict[str, Any]:
+    """The same run, as a study would make it."""
+    folder = ROOT / "policies" / row["policy"]
+    changes = KINDS[row["study"]].variants.get(row["variant"], {})
+    given = {name: row[name] for name in ("method", "accounting", "preset")} | {"budget": int(row["budget"])}
+    allocation = load_record(folder).allocation
+    settings = configure({"allocation": allocation, "seed": int(row["seed"]), **given, **changes}, **DEFAULTS)
+    seed, team = settings.root_seed(), saved_team(folder, allocation)
+    return run(team, settings, RunFolder(out), seed=seed, command="benchmarks.rows", warn=print)
+
+
+def differences(row: dict[str, str], summary: dict[str, Any]) -> list[str]:
+    known = {name: row[name] for name in ("study", "policy", "algorithm", "variant", "seed", "accounting", "preset")}
+    now = tidy_row(summary, **known, budget=row["budget"])
+    shown = {name: "" if value is None else str(value) for name, value in now.items()}
+    return [f"{name} {row[name]} -> {shown[name]}" for name in row if name not in MEASURED and row[name] != shown[name]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("study", "policy", "variant", "seed"):
+        parser.add_argument(f"--{name}")
+    given = vars(parser.parse_args())
+    wanted = [tuple(str(part) for part in one) for one in ROWS]
+    if any(given.values()):
+        study = given.pop("study") or "rq1-strict"
+        found = [row for row in published(study) if all(value in (None, row[name]) for name, value in given.items())]
+        wanted = [(study, row["policy"], row["variant"], row["seed"]) for row in found]
+    wrong = 0
+    for study, policy, variant, seed in wanted:
+        (row,) = (r for r in published(study) if (r["policy"], r["variant"], r["seed"]) == (policy, variant, seed))
+        with tempfile.TemporaryDirectory() as folder:
+            unlike = differences(row, again(row, Path(folder) / "run"))
+        wrong += bool(unlike)
+        print(f"{study:<12} {policy:<9} {variant:<16} seed {seed}  {'; '.join(unlike) or 'equal'}", flush=True)
+    print(f"{len(wanted) - wrong} of {len(wanted)} rows are equal to the last digit.")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
