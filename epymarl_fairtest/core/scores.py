@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 def recorded(scores: NDArray[np.float32], available: NDArray[np.bool_], reading: str) -> NDArray[np.float32]:
     """What an episode keeps of the scores (..., agents, actions), and the state abstraction rounds."""
-    return scores if reading == "q" else _softmax(scores, available, 1.0).astype(np.float32)
+    return scores if reading == "q" else probabilities(scores, available).astype(np.float32)
 
 
 def probabilities(
@@ -27,14 +27,19 @@ def probabilities(
 
     Q-values are none: their softmax at `temperature` (a number, or one per agent and step) stands for them.
     """
-    return _softmax(values, available, temperature) if reading == "q" else values.astype(np.float64)
-
-
-def _softmax(scores: NDArray[np.float32], available: NDArray[np.bool_], temperature: Any) -> Array:
-    scaled = np.where(available, scores.astype(np.float64) / temperature, -np.inf)
-    weight = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    weight = weights(values, available, reading, temperature)
     share: Array = weight / weight.sum(axis=-1, keepdims=True)
     return share
+
+
+def weights(
+    values: NDArray[np.float32], available: NDArray[np.bool_], reading: str = "q", temperature: Any = 1.0
+) -> Array:
+    """The same before their sum is made 1."""
+    if reading != "q":
+        return values.astype(np.float64)
+    scaled = np.where(available, values.astype(np.float64) / temperature, -np.inf)
+    return np.exp(scaled - scaled.max(axis=-1, keepdims=True))
 
 
 def ranges(q: NDArray[np.float32], available: NDArray[np.bool_]) -> NDArray[np.float32]:

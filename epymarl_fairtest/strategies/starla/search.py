@@ -21,7 +21,7 @@ import numpy as np
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import EXECUTION, MUTANT
-from epymarl_fairtest.core.scores import probabilities, scaled_temperature
+from epymarl_fairtest.core.scores import scaled_temperature, weights
 from epymarl_fairtest.predictor import Traces, fit_predictor, traces_of, traces_of_sample
 from epymarl_fairtest.settings import between, one_of, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search
@@ -193,14 +193,14 @@ class Objectives:
         if context.options.objective == "jfi":
             reward = np.nan_to_num(judged.index, nan=np.inf)
         forest = self._predictor.fair_probability(traces)
-        p = probabilities(traces.q, context.available, context.reading, self._temperature)
-        return np.stack([reward, margin(traces, p), forest], axis=1)
+        weight = weights(traces.q, context.available, context.reading, self._temperature)
+        return np.stack([reward, margin(traces, weight), forest], axis=1)
 
 
-def margin(traces: Traces, p: Scores) -> Scores:
+def margin(traces: Traces, weight: Scores) -> Scores:
     """The gap between the two most probable actions, a mean over agents and steps of each episode."""
-    top = np.partition(p, -2, axis=-1)[..., -2:]
-    return mean_over_steps(traces, (top[..., 1] - top[..., 0]).mean(axis=-1))
+    top = np.partition(weight, -2, axis=-1)[..., -2:]
+    return mean_over_steps(traces, ((top[..., 1] - top[..., 0]) / weight.sum(axis=-1)).mean(axis=-1))
 
 
 class Archive:
