@@ -1,4 +1,4 @@
-"""Fairness indices: what does not change them, where they lie, and what nobody receiving anything means."""
+"""Fairness indices and judged episodes: what does not change them, where they lie, and what 0/0 means."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.episodes import Episodes, empty_episodes, random_tests
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.judged import Verdict, judge, totals
+from epymarl_fairtest.core.judged import Judge, Judged, totals
 
 every_index = pytest.mark.parametrize("name", INDICES)
 SCALES = (1e-310, 1e-300, 1e-160, 1e-9, 0.3, 7.0, 1e9, 1e160, 1e300)
@@ -149,23 +150,97 @@ def test_an_index_works_on_any_leading_axes(name: str) -> None:
     assert INDICES[name](np.empty((0, 3))).shape == (0,)
 
 
-# --- verdicts -----------------------------------------------------------------------------------------
+# --- what an index says about itself ------------------------------------------------------------------
+
+
+def test_indices_are_listed_in_their_order_with_a_label_each() -> None:
+    assert list(INDICES) == ["jfi", "gini", "min_max", "cv"]
+    assert [one.label for one in INDICES.values()] == ["Jain's index", "1 − Gini", "min / max", "1 − variation"]
+
+
+@every_index
+@pytest.mark.parametrize("agents", [2, 3, 7])
+def test_the_lowest_value_of_an_index_is_what_a_single_receiver_gives(name: str, agents: int) -> None:
+    assert INDICES[name].lowest(agents) == pytest.approx(index(name, 5.0, *[0.0] * (agents - 1)), abs=1e-12)
+    for x in random_rewards(sign="positive"):
+        assert (INDICES[name](x) >= INDICES[name].lowest(x.shape[1]) - 1e-12).all()
+
+
+# --- judging ------------------------------------------------------------------------------------------
+
+
+def episodes_paying(rewards: NDArray[np.float64], start_step: int = 0) -> Episodes:
+    """Episodes with these rewards (B, T, N) and nothing else of interest."""
+    count, steps, agents = rewards.shape
+    tests = random_tests(count, 2, np.random.default_rng(0))
+    tests.root_seed[:], tests.start_step[:] = np.arange(count), start_step
+    episodes = empty_episodes(tests, limit=steps, agents=agents, actions=2, state_size=2, obs_size=1)
+    episodes.rewards[:], episodes.length[:] = rewards, steps
+    return episodes
+
+
+def judged(received: list[list[float]], theta: float, name: str = "jfi") -> Judged:
+    return Judge(INDICES[name], theta)(episodes_paying(np.array(received)[:, None]))
+
+
+def first_agent(received: NDArray[np.float64]) -> NDArray[np.float64]:
+    """An index that is given: what the first agent received."""
+    return received[..., 0]
 
 
 def test_an_index_equal_to_the_threshold_is_unfair() -> None:
     theta = 0.8
-    above = np.nextafter(theta, 1)
-    assert judge(np.array([theta, above, 0.1, 1.0]), theta).tolist() == [
-        Verdict.UNFAIR,
-        Verdict.FAIR,
-        Verdict.UNFAIR,
-        Verdict.FAIR,
-    ]
-    assert judge(INDICES["jfi"](np.array([[2.0, 0.0]])), 0.5).tolist() == [Verdict.UNFAIR]
+    judge, values = Judge(first_agent, theta), np.array([theta, np.nextafter(theta, 1), 0.1, 1.0])
+    assert judge.unfair(values[:, None]).tolist() == [True, False, True, False]
+    assert judge(episodes_paying(values[:, None, None])).unfair.tolist() == [True, False, True, False]
+    assert judged([[2.0, 0.0]], 0.5).unfair.tolist() == [True]
 
 
 def test_an_undefined_episode_is_never_unfair() -> None:
-    assert judge(INDICES["jfi"](np.zeros((2, 3))), 1.0).tolist() == [Verdict.UNDEFINED] * 2
+    found = judged([[0.0] * 3, [-0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], 1.0)
+    assert found.undefined.tolist() == [True, True, False]
+    assert found.unfair.tolist() == [False, False, True]
+    assert np.isnan(found.index).tolist() == [True, True, False]
+    assert Judge(INDICES["jfi"], 1.0).unfair(np.zeros((2, 3))).tolist() == [False, False]
+
+
+@every_index
+def test_judged_episodes_carry_what_each_agent_received_and_the_index_of_that(name: str) -> None:
+    rewards = np.random.default_rng(4).uniform(0, [1.0, 1.0, 3.0], (20, 2, 3))
+    episodes = episodes_paying(rewards)
+    found = Judge(INDICES[name], 0.6)(episodes)
+    assert found.episodes is episodes
+    assert len(found) == 20
+    assert found.received.tobytes() == totals(rewards).tobytes()
+    assert found.index.tobytes() == INDICES[name](totals(rewards)).tobytes()
+    assert found.unfair.tolist() == (found.index <= 0.6).tolist()
+    assert 0 < found.unfair.sum() < 20
+    assert Judge(INDICES[name], 0.6).unfair(found.received).tolist() == found.unfair.tolist()
+
+
+def test_parts_of_judged_episodes_are_the_episodes_judged_in_parts() -> None:
+    rewards = np.random.default_rng(5).normal(size=(9, 4, 2))
+    judge = Judge(INDICES["gini"], 0.5)
+    whole = judge(episodes_paying(rewards))
+    first, rest = whole.take(slice(4)), whole.take(np.arange(4, 9))
+    again = Judged.concatenate([first, rest])
+    for part, rows in ((first, slice(4)), (rest, slice(4, 9)), (again, slice(None))):
+        assert part.episodes.rewards.tobytes() == rewards[rows].tobytes()
+        for name in ("received", "index", "unfair"):
+            assert getattr(part, name).tobytes() == getattr(whole, name)[rows].tobytes(), name
+    assert whole.take(whole.unfair).unfair.all()
+    assert again.episodes.root_seed.tolist() == list(range(9))
+
+
+def test_what_a_parent_left_is_not_counted_after_the_prefix() -> None:
+    rewards = np.zeros((3, 6, 2))
+    rewards[0, :, :] = [1.0, 1.0]  # shares alike before and after
+    rewards[1, :3], rewards[1, 3:] = [5.0, 0.0], [1.0, 1.0]  # only the parent did not
+    rewards[2, :3], rewards[2, 3:] = [0.0, 5.0], [5.0, 0.0]  # shared alike in all, not in what was executed
+    judge, episodes = Judge(INDICES["jfi"], 0.8), episodes_paying(rewards, start_step=3)
+    assert judge(episodes).unfair.tolist() == [False, True, False]
+    assert judge.unfair_after_prefix(episodes, np.array([0, 1, 2])).tolist() == [False, False, True]
+    assert judge.unfair_after_prefix(episodes, np.array([2, 1])).tolist() == [True, False]
 
 
 # --- what each agent received -------------------------------------------------------------------------
