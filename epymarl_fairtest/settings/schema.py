@@ -151,7 +151,7 @@ def merged(given: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
             f"fairtest_args={given!r} is not a set of settings; write fairtest_args.NAME=VALUE, for example"
             " fairtest_args.budget=500."
         )
-    given = {RENAMED.get(name, name): value for name, value in given.items()}
+    given = _renamed(given)
     values = {**_read(shipped("config") / "fairtest.yaml"), **defaults}
     preset = given.get("preset", values["preset"])
     if preset not in presets():
@@ -160,6 +160,18 @@ def merged(given: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
             + meant(str(preset), presets())
         )
     return {**values, **_read(shipped("config") / "presets" / f"{preset}.yaml"), **given, "preset": preset}
+
+
+def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given settings under the names of today."""
+    values = {name: value for name, value in given.items() if name not in RENAMED}
+    for old, new in RENAMED.items():
+        if old in given and values.setdefault(new, given[old]) != given[old]:
+            raise FairTestError(
+                f"fairtest_args.{old}={given[old]} and fairtest_args.{new}={given[new]} contradict each other"
+                f" ({old} is the old name of {new}); leave one out."
+            )
+    return values
 
 
 def checked_settings(values: Mapping[str, Any]) -> Settings:
