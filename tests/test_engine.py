@@ -249,7 +249,7 @@ def test_executed_episodes_explore_as_often_as_they_should() -> None:
 class Hungry:
     """A team that walks to the nearest food together and loads it: it ends foraging early."""
 
-    n_agents, n_actions, hidden_size = 3, 6, 0
+    n_agents, n_actions, hidden_size, reading = 3, 6, 0, "q"
     obs_size = record_of("foraging", "mlp").obs_size
 
     def forward(self, obs: Any, last: Any, hidden: Any) -> Any:
@@ -323,7 +323,7 @@ def test_executed_steps_are_the_steps_that_the_worlds_made(start: int) -> None:
 class Broken:
     """A team whose Q-values turn bad at its fourth step."""
 
-    n_agents, n_actions, hidden_size = 3, 5, 0
+    n_agents, n_actions, hidden_size, reading = 3, 5, 0, "q"
     obs_size = record_of("spread", "mlp").obs_size
 
     def __init__(self, value: float) -> None:

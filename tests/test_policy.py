@@ -15,9 +15,8 @@ import yaml
 from support import policy_folder, random_weights, record_of
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.engine.contract import CHUNK
 from epymarl_fairtest.host.build import build_training, configuration
-from epymarl_fairtest.host.controller import ControllerPolicy, NetworkPolicy
+from epymarl_fairtest.host.controller import ControllerPolicy
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.team.checkpoint import (
     PolicyRecord,
@@ -27,6 +26,8 @@ from epymarl_fairtest.team.checkpoint import (
     load_weights,
     save_policy,
 )
+from epymarl_fairtest.team.contract import CHUNK
+from epymarl_fairtest.team.policy import NetworkPolicy
 from epymarl_fairtest.team.saved import saved_team
 
 # --- the same team as the host's ----------------------------------------------------------------------

@@ -19,13 +19,18 @@ from gymnasium.wrappers import OrderEnforcing, TimeLimit
 import epymarl_fairtest  # noqa: F401  (registers the environments)
 from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.tasks import TASKS, resolve_allocation, tag, task_for
-from epymarl_fairtest.tasks.foraging.rules import ForagingTask, make_foraging_env
+from epymarl_fairtest.tasks import TASKS, task_for
+from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.tasks.foraging.environment import make_foraging_env
+from epymarl_fairtest.tasks.foraging.rules import ForagingTask
 from epymarl_fairtest.tasks.generic.rules import MOST_CELLS, GenericTask
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe.rules import scenario_module
-from epymarl_fairtest.tasks.spread.rules import SpreadEnv, SpreadTask
-from epymarl_fairtest.tasks.tag.rules import TagEnv, TagTask
+from epymarl_fairtest.tasks.spread.environment import SpreadEnv
+from epymarl_fairtest.tasks.spread.rules import SpreadTask
+from epymarl_fairtest.tasks.tag import environment as tag
+from epymarl_fairtest.tasks.tag.environment import TagEnv
+from epymarl_fairtest.tasks.tag.rules import TagTask
 
 LIMITS = {"mpe-spread-v0": 25, "mpe-tag-v0": 50, "lbforaging-v0": 50}
 

@@ -16,17 +16,19 @@ from support import AGENTS, KEYS, LIMITS, assert_identical, engine_of, environme
 from benchmarks.exact import measure
 from epymarl_fairtest.core.episodes import Tests, operator_code
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.engine import twin as twin_engine
 from epymarl_fairtest.engine.contract import ActionRule
-from epymarl_fairtest.engine.selection import twin_of
+from epymarl_fairtest.engine.selection import make_engine, twin_of
 from epymarl_fairtest.engine.twin import Twin, prove
-from epymarl_fairtest.engine.twin import engine as twin_engine
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.tasks.seeds import WORDS, next_double, next_integer, next_permutation, seed_stream
+from epymarl_fairtest.tasks.spread.twin import SpreadTwin
 from epymarl_fairtest.tasks.world import World
-from epymarl_fairtest.team.contract import CHUNK, Team, make_engine
+from epymarl_fairtest.team.contract import CHUNK, Team
 
 every_task = pytest.mark.parametrize("task", KEYS)
 every_agent = pytest.mark.parametrize("agent", AGENTS)
@@ -35,11 +37,16 @@ every_agent = pytest.mark.parametrize("agent", AGENTS)
 real_engine = cache(engine_of)  # its worlds are what is slow to make
 
 
+def kernel_of(env: Any, allocation: str = "env") -> Kernel | None:
+    """The twin of a team's environment, whatever the team."""
+    return twin_of(replace(team("spread"), task=task_for(env), environment=env, allocation=allocation))
+
+
 def twin(
     task: str, agent: str = "mlp", *, kind: str = "epsilon_greedy", epsilon: float = 0.3, threads: int = 1
 ) -> Twin:
     record, known = record_of(task, agent), task_for(environment(task))
-    kernel = twin_of(environment(task), known, "env")
+    kernel = kernel_of(environment(task))
     assert kernel is not None
     how = ActionRule(kind, epsilon, 1.0, np.ones((record.n_agents, record.n_actions), bool))
     return Twin(
@@ -142,7 +149,7 @@ def test_a_twins_episode_does_not_depend_on_the_batch_or_the_threads(task: str) 
 @every_task
 def test_seeds_start_where_the_real_environment_starts(task: str) -> None:
     env, known = environment(task), task_for(environment(task))
-    kernel = twin_of(env, known, "env")
+    kernel = kernel_of(env)
     assert kernel is not None
     seeds = np.concatenate([np.arange(300), np.random.default_rng(0).integers(0, 2**31, 700)])
     states = np.empty((len(seeds), known.state_size))
@@ -170,7 +177,7 @@ def test_stock_foraging_of_other_sizes_and_levels_has_a_twin_too() -> None:
     for key in ("Foraging-8x8-3p-3f-v3", "Foraging-10x10-4p-2f-v3"):
         env = gymnasium.make(key, disable_env_checker=True)
         known = task_for(env)
-        kernel = twin_of(env, known, "env")
+        kernel = kernel_of(env)
         assert kernel is not None
         seeds = np.arange(300)
         states = np.empty((300, known.state_size))
@@ -184,19 +191,19 @@ def test_there_is_no_twin_of_what_the_twins_do_not_know() -> None:
     import lbforaging  # noqa: F401
 
     short_sighted = gymnasium.make("Foraging-2s-8x8-3p-3f-v3", disable_env_checker=True)
-    assert twin_of(short_sighted, task_for(short_sighted), "env") is None
+    assert kernel_of(short_sighted) is None
     together = gymnasium.make("Foraging-8x8-3p-3f-coop-v3", disable_env_checker=True)
-    assert twin_of(together, task_for(together), "env") is None
+    assert kernel_of(together) is None
     own_reward = gymnasium.make("epymarl_fairtest:mpe-spread-v0", allocation="env")
-    assert twin_of(own_reward, task_for(own_reward), "env") is None
+    assert kernel_of(own_reward) is None
     narrow = gymnasium.make("epymarl_fairtest:mpe-spread-v0", num_agent_neighbors=1)
-    assert twin_of(narrow, task_for(narrow), "env") is None
+    assert kernel_of(narrow) is None
 
 
 # --- choosing an engine ---------------------------------------------------------------------------------
 
 
-def subject(task: str, **changes: Any) -> Team:
+def team(task: str, **changes: Any) -> Team:
     record, known = record_of(task, "mlp"), task_for(environment(task))
     allocate = resolve_allocation(known, "env")
     whole = Team(
@@ -215,21 +222,21 @@ def subject(task: str, **changes: Any) -> Team:
 @every_task
 def test_auto_takes_the_twin_once_it_has_proved_itself(task: str) -> None:
     warnings: list[str] = []
-    assert make_engine(subject(task), configure({}), warnings.append).name == "twin"
+    assert make_engine(team(task), configure({}), warnings.append).name == "twin"
     assert not warnings
-    assert make_engine(subject(task), configure({"engine": "lockstep"}), warnings.append).name == "lockstep"
+    assert make_engine(team(task), configure({"engine": "lockstep"}), warnings.append).name == "lockstep"
 
 
 def test_auto_says_so_and_uses_the_real_environment_when_the_twin_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = twin_engine.SpreadTwin.step
+    step = SpreadTwin.step
 
     def wrong(self: Any, states: np.ndarray, *args: Any) -> None:
         step(self, states, *args)
         states[0, 0] = np.nextafter(states[0, 0], 9)
 
-    monkeypatch.setattr(twin_engine.SpreadTwin, "step", wrong)
+    monkeypatch.setattr(SpreadTwin, "step", wrong)
     warnings: list[str] = []
-    assert make_engine(subject("spread"), configure({}), warnings.append).name == "lockstep"
+    assert make_engine(team("spread"), configure({}), warnings.append).name == "lockstep"
     assert "does not agree" in warnings[0]
 
 
@@ -255,14 +262,14 @@ def test_without_numba_auto_uses_the_real_environment_and_twin_says_what_is_miss
         return real_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without_numba)
-    assert make_engine(subject("spread"), configure({}), pytest.fail).name == "lockstep"
+    assert make_engine(team("spread"), configure({}), pytest.fail).name == "lockstep"
     with pytest.raises(FairTestError, match="needs numba"):
-        make_engine(subject("spread"), configure({"engine": "twin"}), pytest.fail)
+        make_engine(team("spread"), configure({"engine": "twin"}), pytest.fail)
 
 
 def test_asking_for_a_twin_that_does_not_exist_names_those_that_do() -> None:
     with pytest.raises(FairTestError, match=r"mpe-tag-v0 \(prey_distance"):
-        make_engine(subject("spread", environment=None), configure({"engine": "twin"}), pytest.fail)
+        make_engine(team("spread", environment=None), configure({"engine": "twin"}), pytest.fail)
 
 
 @pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)

@@ -71,6 +71,7 @@ class ForagingTask(Task):
     """All players are under test, and the environment's own reward is the allocation."""
 
     name: ClassVar[str] = "foraging"
+    order: ClassVar[int] = 3
     theta: ClassVar[float] = 0.67
     restorable: ClassVar[bool] = True
     proposable: ClassVar[bool] = True

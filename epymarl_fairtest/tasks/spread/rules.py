@@ -24,6 +24,7 @@ class SpreadTask(MpeTask):
     """Everyone is under test. The scenario pays all agents nearly the same: choose `nearest_landmark`."""
 
     name: ClassVar[str] = "spread"
+    order: ClassVar[int] = 1
     theta: ClassVar[float] = 0.80
     allocations: ClassVar[Mapping[str, Allocation]] = {
         "env": env_reward,

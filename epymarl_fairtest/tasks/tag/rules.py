@@ -29,6 +29,7 @@ class TagTask(MpeTask):
     """The scenario pays all predators the same: choose `prey_distance`."""
 
     name: ClassVar[str] = "tag"
+    order: ClassVar[int] = 2
     theta: ClassVar[float] = 0.80
     allocations: ClassVar[Mapping[str, Allocation]] = {"env": env_reward, "prey_distance": prey_distance}
     suggested_allocation: ClassVar[str] = "prey_distance"
