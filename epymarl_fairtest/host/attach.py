@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 import logging
-import sys
 from typing import Any
 
+from epymarl_fairtest.host import terminal
 from epymarl_fairtest.host.hosts import loaded_hosts
 
 
@@ -23,21 +23,13 @@ def activate() -> None:
 
     @functools.wraps(original)
     def run_commandline(self: Any, argv: Any = None) -> Any:
-        # Sacred captures the standard streams below this point: ask for the terminal now.
-        run_commandline.on_terminal = sys.stderr.isatty()  # type: ignore[attr-defined]
+        terminal.ask()  # sacred captures the standard streams below this point
         declare_settings(self)
         register_runners()
         return original(self, argv)
 
     run_commandline.fairtest = True  # type: ignore[attr-defined]
     Experiment.run_commandline = run_commandline  # type: ignore[method-assign]
-
-
-def on_terminal() -> bool:
-    """Was the host started on a terminal?"""
-    from sacred import Experiment
-
-    return bool(getattr(Experiment.run_commandline, "on_terminal", False))
 
 
 def declare_settings(experiment: Any) -> None:

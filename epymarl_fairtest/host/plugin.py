@@ -31,11 +31,11 @@ from epymarl_fairtest.core.files import copy_atomically
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.core.stopping import stoppable
-from epymarl_fairtest.host.attach import on_terminal
 from epymarl_fairtest.host.controller import ControllerPolicy
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.sacred_log import SacredLog
 from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world
+from epymarl_fairtest.host.terminal import on_terminal
 from epymarl_fairtest.report.observer import Page
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure, strategy_of

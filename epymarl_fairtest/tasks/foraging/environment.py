@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.tasks.foraging.rules import food_slots, forget
+from epymarl_fairtest.tasks.foraging.field import food_slots, forget
 
 
 def make_foraging_env(**settings: Any) -> Any:

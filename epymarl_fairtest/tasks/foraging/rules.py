@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.tasks.contract import Array, Competence, Kernel, Task
+from epymarl_fairtest.tasks.foraging.field import food_slots, forget
 from epymarl_fairtest.tasks.layers import set_clocks, wrappers
 from epymarl_fairtest.tasks.scene import Body, Field, bodies
 
@@ -24,20 +25,6 @@ def _simulator(chain: list[Any]) -> Any | None:
     needed = ("field", "players", "max_num_food", "_gen_valid_moves", "_make_gym_obs")
     named = any(cls.__name__ == "ForagingEnv" for cls in type(inner).__mro__)
     return inner if named and all(hasattr(inner, name) for name in needed) else None
-
-
-def forget(inner: Any) -> None:
-    """Take the players off the field: upstream's reset does not spawn a player where one stood before,
-    so the episode of a seed would depend on how the episode before it ended."""
-    for player in inner.players:
-        player.position = None
-
-
-def food_slots(field: NDArray[np.int32], slots: int) -> list[int]:
-    """row, col, level of the food in row-major order, then -1, -1, 0 for empty slots."""
-    rows, cols = (where.tolist() for where in np.nonzero(field))
-    values = [n for row, col in zip(rows, cols, strict=True) for n in (row, col, int(field[row, col]))]
-    return values + [-1, -1, 0] * (slots - len(rows))
 
 
 def _bound(inner: Any, name: str, count: int) -> Array:

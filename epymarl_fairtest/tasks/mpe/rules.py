@@ -71,6 +71,11 @@ class MpeTask(Task):
         self._collides = np.array([entity.collide for entity in world.agents + world.landmarks])
 
     @classmethod
+    def alone(cls, **settings: Any) -> Task:
+        """The task of a scenario with these settings, without an environment that pays."""
+        return cls(scenario_module(cls.scenario).raw_env(**settings))
+
+    @classmethod
     def _simulator(cls, chain: list[Any]) -> Any:
         found = simulator(chain, cls.scenario)
         if found is None:

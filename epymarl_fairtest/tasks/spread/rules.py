@@ -54,6 +54,4 @@ class SpreadTask(MpeTask):
 
     @classmethod
     def rebuilt(cls, agents: int, key: str, env_args: Mapping[str, Any]) -> Task | None:
-        from epymarl_fairtest.tasks.spread.environment import SpreadEnv
-
-        return SpreadEnv("env", N=env_args.get("N", agents)).task
+        return cls.alone(N=env_args.get("N", agents))

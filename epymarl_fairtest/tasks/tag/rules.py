@@ -74,8 +74,6 @@ class TagTask(MpeTask):
 
     @classmethod
     def rebuilt(cls, agents: int, key: str, env_args: Mapping[str, Any]) -> Task | None:
-        from epymarl_fairtest.tasks.tag.environment import TagEnv
-
         layout = ("num_good", "num_adversaries", "num_obstacles")
         known = {name: env_args[name] for name in layout if name in env_args}
-        return TagEnv("env", "still", **{"num_adversaries": agents, **known}).task
+        return cls.alone(**{"num_adversaries": agents, **known})
