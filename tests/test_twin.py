@@ -25,7 +25,7 @@ from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
 from epymarl_fairtest.tasks.contract import Kernel
-from epymarl_fairtest.tasks.seeds import WORDS, next_double, next_integer, next_permutation, seed_stream
+from epymarl_fairtest.tasks.kernels.seeds import WORDS, next_double, next_integer, next_permutation, seed_stream
 from epymarl_fairtest.tasks.spread.twin import SpreadTwin
 from epymarl_fairtest.tasks.world import World
 from epymarl_fairtest.team.contract import CHUNK, Team

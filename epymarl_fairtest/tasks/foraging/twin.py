@@ -6,9 +6,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from epymarl_fairtest.tasks.kernels.seeds import WORDS, next_integer, next_permutation, seed_stream
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe.physics import Array
-from epymarl_fairtest.tasks.seeds import WORDS, next_integer, next_permutation, seed_stream
 
 Levels = NDArray[np.int64]
 NONE, NORTH, SOUTH, WEST, EAST, LOAD = range(6)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from epymarl_fairtest.tasks.seeds import WORDS, next_double, seed_stream
+from epymarl_fairtest.tasks.kernels.seeds import WORDS, next_double, seed_stream
 
 DT, DAMPING, CONTACT_FORCE, CONTACT_MARGIN = 0.1, 0.25, 1e2, 1e-3
 BODY_SENSITIVITY = 5.0  # of a body without an acceleration of its own
