@@ -72,9 +72,14 @@ class Registry(Mapping[str, Entry]):
             entry = point.load()
         except (Exception, SystemExit) as error:  # a stranger's module may fail in any way
             return self._refuse(point, f"cannot be imported ({type(error).__name__}: {error})")
-        complaint = self._complaint(entry)
+        try:
+            complaint = self._complaint(entry)
+        except Exception as error:  # so may what it gives us
+            return self._refuse(point, f"cannot be looked at ({type(error).__name__}: {error})")
         if complaint is not None:
             return self._refuse(point, complaint)
+        if not isinstance(getattr(entry, "order", LATER), int):
+            return self._refuse(point, f"has the order {entry.order!r}, which is not a whole number")
         if entry.name in entries:
             return self._refuse(point, f"is called {entry.name!r}, and there is a {self._what} of that name already")
         entries[entry.name] = entry
@@ -89,7 +94,7 @@ class Registry(Mapping[str, Entry]):
 def missing_parts(entry: Any, kind: type, parts: Mapping[str, Callable[[Any], bool]]) -> str | None:
     """What keeps `entry` from being a `kind` whose `parts` hold; None if nothing does."""
     if not isinstance(entry, kind):
-        return f"is a {type(entry).__name__}, not a {kind.__module__}.{kind.__qualname__}"
+        return f"is of type {type(entry).__name__}, not {kind.__module__}.{kind.__qualname__}"
     lacking = [name for name, holds in parts.items() if not holds(getattr(entry, name, None))]
     return f"lacks {', '.join(lacking)}" if lacking else None
 
