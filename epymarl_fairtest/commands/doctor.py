@@ -7,6 +7,7 @@ from reading its files, so nothing of EPyMARL is imported.
 import argparse
 import ast
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,12 @@ from epymarl_fairtest.host import install, mpe2_bridge, smaclite_guard
 
 Status = Literal["ok", "warning", "problem"]
 
+REGISTRIES = {
+    "epymarl_fairtest.core.indices": "INDICES",
+    "epymarl_fairtest.tasks": "TASKS",
+    "epymarl_fairtest.strategies": "STRATEGIES",
+    "epymarl_fairtest.campaign.steps": "STEPS",
+}
 _PROBE_SECONDS = 20.0  # an import takes less than one; a network drive may take its time
 
 
@@ -69,6 +76,23 @@ class Machine:
         """The last line of what importing says in a fresh process; None if it works."""
         return _import_error(module)
 
+    def refused_entry_points(self) -> list[str]:
+        """What other packages add and FairTest leaves out, each with its package and the reason."""
+        problems: list[str] = []
+        log = logging.getLogger("fairtest")
+        quiet, log.disabled = log.disabled, True  # they would be said twice
+        try:
+            for module, name in REGISTRIES.items():
+                try:
+                    registry = getattr(import_module(module), name)
+                    len(registry)  # fills it
+                except ImportError:  # a library of our own is missing, which has a finding of its own
+                    continue
+                problems += registry.problems
+        finally:
+            log.disabled = quiet
+        return problems
+
 
 @cache  # one probe per module and process
 def _import_error(module: str) -> str | None:
@@ -91,7 +115,12 @@ def examine(checkout: Path | None, machine: Machine | None = None) -> list[Findi
     machine = machine or Machine()
     if checkout is not None:
         checkout = require_checkout(checkout)
-    return [*_about_machine(machine), *_about_mpe(machine, checkout), *_about_checkout(machine, checkout)]
+    return [
+        *_about_machine(machine),
+        *_about_entry_points(machine),
+        *_about_mpe(machine, checkout),
+        *_about_checkout(machine, checkout),
+    ]
 
 
 # --- the machine ------------------------------------------------------------------------------------
@@ -148,6 +177,11 @@ def _sacred(machine: Machine) -> Finding:
         )
     detail = f"{version} cannot be imported: {error}"
     return Finding("sacred", "problem", detail, "pip install --upgrade sacred")
+
+
+def _about_entry_points(machine: Machine) -> Iterator[Finding]:
+    for problem in machine.refused_entry_points():
+        yield Finding("entry point", "warning", problem, "update that package, or uninstall it")
 
 
 # --- MPE --------------------------------------------------------------------------------------------
