@@ -35,18 +35,18 @@ def ended(result: tuple[Any, ...]) -> bool:
 def per_agent(reward: Any, env: Any, agents: int) -> NDArray[np.float64]:
     """What the environment paid each agent; refused where it is anything but one number for each."""
     paid = np.asarray(reward, np.float64)
+    if paid.shape == (agents,):
+        return paid
+    which = f"The environment {getattr(env.unwrapped, 'spec', None) or env}"
     if paid.ndim == 0:
         raise FairTestError(
-            f"The environment {getattr(env.unwrapped, 'spec', None) or env} pays one reward for the whole team, so"
-            " nobody can say how it is shared. FairTest needs an environment whose step returns one reward per agent"
-            " (level-based foraging, the particle environments), or a fairtest_args.allocation of your own."
+            f"{which} pays one reward for the whole team, so nobody can say how it is shared. FairTest needs an"
+            " environment whose step returns one reward per agent (level-based foraging, the particle environments)."
         )
-    if paid.shape != (agents,):
-        raise FairTestError(
-            f"The environment {getattr(env.unwrapped, 'spec', None) or env} pays rewards of the shape {paid.shape};"
-            f" FairTest needs one number for each of its {agents} agents, the shape ({agents},)."
-        )
-    return paid
+    raise FairTestError(
+        f"{which} pays rewards of the shape {paid.shape}; FairTest needs one number for each of its {agents} agents,"
+        f" the shape ({agents},)."
+    )
 
 
 class World:
