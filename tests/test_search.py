@@ -39,7 +39,7 @@ from epymarl_fairtest.strategies.fairtest.plan import plan_of
 from epymarl_fairtest.tasks.contract import env_reward
 from epymarl_fairtest.tasks.generic.rules import GenericTask
 from epymarl_fairtest.tasks.world import World
-from epymarl_fairtest.team.contract import Team, run
+from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.saved import saved_team
 
 LIMITS = {"spread": 8, "tag": 10, "foraging": 12}
