@@ -17,6 +17,8 @@ from test_predictor import slow_state
 
 from epymarl_fairtest.core import rng as streams
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes, operator_code, random_tests
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
@@ -31,6 +33,7 @@ from epymarl_fairtest.tasks.world import World
 every_task = pytest.mark.parametrize("task", KEYS)
 RECORDED = ("states", "obs", "actions", "rewards", "q")
 EPSILON = 0.3  # of engine_of
+JUDGE = Judge(INDICES["jfi"], 0.8)
 
 
 @cache
@@ -188,7 +191,7 @@ class Crossed:
 @cache
 def crossed(task: str) -> Crossed:
     parents, generator = population(task), np.random.default_rng(5)
-    d = candidate_levels(traces_of(parents).q)[0]
+    d = candidate_levels(traces_of(JUDGE(parents)).q)[0]
     splices, alone = crossover(parents, anyone(parents, generator), 40, d, task_for(environment(task)), generator)
     assert alone < 20
     return Crossed(splices, d, 40 - alone)
@@ -253,28 +256,28 @@ def test_a_childs_lineage_is_that_of_the_parent_whose_prefix_it_has(task: str) -
 
 
 @every_task
-def test_a_confirmation_restores_one_parent_at_the_joint_and_draws_the_stream_of_the_other(task: str) -> None:
+def test_an_executed_splice_restores_one_parent_at_the_joint_and_draws_the_stream_of_the_other(task: str) -> None:
     parents, made = population(task), crossed(task)
-    confirmed = engine(task).execute(made.splices.tests)
+    executed = engine(task).execute(made.splices.tests)
     how = ActionRule("epsilon_greedy", EPSILON, 1.0, np.ones(parents.q.shape[2:], bool))
     explored = 0
-    for child in range(len(confirmed)):
+    for child in range(len(executed)):
         one, at_one, two, at_two = made.joint(parents, child)
         for name in RECORDED:
-            assert getattr(confirmed, name)[child, :at_one].tobytes() == getattr(parents, name)[one, :at_one].tobytes()
-        assert confirmed.states[child, at_one].tobytes() == parents.states[one, at_one].tobytes()
+            assert getattr(executed, name)[child, :at_one].tobytes() == getattr(parents, name)[one, :at_one].tobytes()
+        assert executed.states[child, at_one].tobytes() == parents.states[one, at_one].tobytes()
         # What the team remembers at the joint is what it remembered there: the same Q-values.
-        assert confirmed.q[child, at_one].tobytes() == parents.q[one, at_one].tobytes()
-        steps = np.arange(at_one, confirmed.length[child])
+        assert executed.q[child, at_one].tobytes() == parents.q[one, at_one].tobytes()
+        steps = np.arange(at_one, executed.length[child])
         stream = np.full(len(steps), parents.stream[two])
-        drawn = choose(confirmed.q[child, steps], stream, steps - at_one + at_two, how)
-        assert confirmed.actions[child, steps].tobytes() == drawn.tobytes()
+        drawn = choose(executed.q[child, steps], stream, steps - at_one + at_two, how)
+        assert executed.actions[child, steps].tobytes() == drawn.tobytes()
         # The k-th draw is the second parent's own: both explore at the same steps after the joint.
         both = min(len(steps), parents.length[two] - at_two)
         agents = parents.actions.shape[2]
         counter = 2 * ((at_two + np.arange(both))[:, None] * agents + np.arange(agents))
         free = streams.uniform(np.full((both, 1), parents.stream[two]), counter) >= EPSILON
-        for recorded, first in ((confirmed.take([child]), at_one), (parents.take([two]), at_two)):
+        for recorded, first in ((executed.take([child]), at_one), (parents.take([two]), at_two)):
             greedy = recorded.q[0, first : first + both].argmax(-1)
             assert (recorded.actions[0, first : first + both][free] == greedy[free]).all()
         explored += int((~free).sum())
@@ -292,7 +295,7 @@ def test_without_a_partner_the_search_for_one_ends_and_is_counted() -> None:
     splices, alone = crossover(parents, draw, 9, 1e-6, task_for(environment("spread")), generator)
     assert (len(splices.tests), len(splices.episodes), alone) == (0, 0, 9)
     assert drawn == [9] * RESTARTS
-    assert traces_of(splices.episodes).q.shape[0] == 0
+    assert traces_of(JUDGE(splices.episodes)).q.shape[0] == 0
 
 
 def test_an_episode_is_not_its_own_partner() -> None:
@@ -350,7 +353,7 @@ class Drift(gymnasium.Env):
 class Wanderers:
     """A team without weights: its Q-values are waves of where it is."""
 
-    n_agents, n_actions, obs_size, hidden_size = 2, 3, 2, 0
+    n_agents, n_actions, obs_size, hidden_size, reading, thread_safe = 2, 3, 2, 0, "q", True
 
     def forward(self, obs: Any, last: Any, hidden: Any) -> Any:
         waves = [np.sin(obs.sum(-1)), np.cos(2 * obs[..., 0]), np.sin(3 * obs[..., 1])]
@@ -395,7 +398,7 @@ def test_mutants_of_a_task_that_cannot_be_restored_replay_the_actions_before_the
     assert fresh > 15
 
 
-def test_confirmations_of_a_task_that_cannot_be_restored_draw_the_second_stream_after_the_joint() -> None:
+def test_executed_splices_of_a_task_that_cannot_be_restored_draw_the_second_stream_after_the_joint() -> None:
     task, engine = drifting()
     parents = engine.execute(random_tests(20, task.state_size, np.random.default_rng(0)))
     parents.id = np.arange(20) + 50
@@ -403,13 +406,13 @@ def test_confirmations_of_a_task_that_cannot_be_restored_draw_the_second_stream_
     splices, _ = crossover(parents, anyone(parents, generator), 15, 0.7, task, generator)
     assert len(splices.tests) > 10
     assert splices.tests.forced is not None
-    confirmed = engine.execute(splices.tests)
+    executed = engine.execute(splices.tests)
     how = ActionRule("epsilon_greedy", 0.4, 1.0, np.ones((2, 3), bool))
-    for child in range(len(confirmed)):
+    for child in range(len(executed)):
         one = row_of(parents, splices.tests.parent[child])
         joint = int(splices.episodes.start_step[child])
-        assert confirmed.states[child, : joint + 1].tobytes() == parents.states[one, : joint + 1].tobytes()
+        assert executed.states[child, : joint + 1].tobytes() == parents.states[one, : joint + 1].tobytes()
         steps = np.arange(joint, 10)
         shifted = steps + splices.tests.shift[child]
-        drawn = choose(confirmed.q[child, steps], np.full(len(steps), splices.tests.stream[child]), shifted, how)
-        assert confirmed.actions[child, steps].tobytes() == drawn.tobytes()
+        drawn = choose(executed.q[child, steps], np.full(len(steps), splices.tests.stream[child]), shifted, how)
+        assert executed.actions[child, steps].tobytes() == drawn.tobytes()

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from epymarl_fairtest.campaign.steps.replay import REPLAY
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, Ledger
-from epymarl_fairtest.strategies import configure
+from epymarl_fairtest.settings import FIELDS, Settings
+from epymarl_fairtest.strategies import configure, strategy_of
+from epymarl_fairtest.strategies.fairtest.options import FairTestOptions
 from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of, smallest_budget
 
 every_accounting = pytest.mark.parametrize("accounting", ACCOUNTINGS)
@@ -19,8 +22,18 @@ every_accounting = pytest.mark.parametrize("accounting", ACCOUNTINGS)
 DEFAULTS = configure({})
 
 
+def chosen(**given: Any) -> tuple[Settings, FairTestOptions]:
+    """The settings of a run and the search's own; without a preset without reading a file again."""
+    settings = configure(given) if "preset" in given else DEFAULTS
+    options = strategy_of(settings).chosen(settings)
+    if "preset" not in given:
+        settings = replace(settings, **{name: value for name, value in given.items() if name in FIELDS})
+        options = replace(options, **{name: value for name, value in given.items() if name not in FIELDS})
+    return settings, options
+
+
 def plan(**given: Any) -> Plan:
-    return plan_of(configure(given) if "preset" in given else replace(DEFAULTS, **given))
+    return plan_of(*chosen(**given))
 
 
 # --- the paper's sizes --------------------------------------------------------------------------------
@@ -84,6 +97,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"offspring": 20},
     {"theta": "auto", "calibration_episodes": 50},
     {"theta": "auto", "calibration_episodes": 50, "offspring": 8},
+    {"theta": "auto"},  # the calibration grows with the budget
+    {"theta": "auto", "rounds": 1, "offspring": 20},
 ]
 every_variant = pytest.mark.parametrize(
     "given", VARIANTS, ids=lambda given: ",".join(f"{k}={v}" for k, v in given.items())
@@ -95,7 +110,7 @@ every_variant = pytest.mark.parametrize(
 def test_a_budget_that_is_too_small_names_the_smallest_workable_one_and_that_one_works(
     accounting: str, given: dict[str, Any]
 ) -> None:
-    named = smallest_budget(replace(DEFAULTS, **given, accounting=accounting, budget=1))
+    named = smallest_budget(*chosen(**given, accounting=accounting, budget=1))
     assert named > 1
     for budget in range(1, named):
         with pytest.raises(FairTestError, match=f"budget={budget} does not pay") as caught:
@@ -118,7 +133,7 @@ def test_the_planned_rounds_fit_into_the_budget_and_use_most_of_it(
     found = plan(**given, accounting=accounting, budget=budget)
     cost = found.cost(accounting, found.rounds)
     assert cost <= budget
-    expected = 0.75  # the rest pays for confirmations, is lost to rounding, or a small population leaves it
+    expected = 0.75  # the rest pays for executing splices, is lost to rounding, or a small population leaves it
     if accounting == "strict":
         expected = 0.85
     assert cost >= expected * budget
@@ -133,7 +148,7 @@ def test_the_two_accountings_charge_what_they_say() -> None:
         ledger.charge(purpose, 10**at, 2 * 10**at)
         ledger.charge(purpose, 0, 0)
     worth = {purpose: 10**at for at, purpose in enumerate(PURPOSES)}
-    executed = sum(worth.values()) - worth["re-execution"] - worth["proof"] - worth["replay"]
+    executed = sum(worth.values()) - worth["re-execution"] - worth["proof"] - worth[REPLAY]
     assert ledger.charged("strict") == executed == ledger.executed_episodes
     assert ledger.executed_steps == 2 * executed
     assert ledger.charged("paper") == worth["execution"] + worth["re-execution"] + worth["mutant"]
@@ -149,12 +164,12 @@ def test_an_unknown_purpose_is_refused() -> None:
 @pytest.mark.parametrize("times", [2, 10, 25])
 def test_a_larger_budget_buys_rounds_not_larger_pools(accounting: str, times: int) -> None:
     budget = 100_000 * times
-    plan = plan_of(configure({"accounting": accounting, "budget": budget}))
-    assert 7000 <= plan.pool <= 7500
-    assert plan.rounds > 4 * times
-    assert 0.95 * budget <= plan.cost(accounting, plan.rounds) <= budget
+    found = plan(accounting=accounting, budget=budget)
+    assert 7000 <= found.pool <= 7500
+    assert found.rounds > 4 * times
+    assert 0.95 * budget <= found.cost(accounting, found.rounds) <= budget
 
 
 def test_a_pool_that_is_given_is_taken_whatever_its_size() -> None:
-    plan = plan_of(configure({"preset": "paper", "budget": 100_000, "pool": 20_000}))
-    assert (plan.pool, plan.rounds) == (20_000, 3)
+    found = plan(preset="paper", budget=100_000, pool=20_000)
+    assert (found.pool, found.rounds) == (20_000, 3)

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.predictor.abstraction import FEWEST, MOST, abstraction, candidate_levels, joint_states
 from epymarl_fairtest.predictor.features import features, scaling
 from epymarl_fairtest.predictor.forest import Predictor, cross_validated_auc, fit_predictor
 from epymarl_fairtest.predictor.traces import Traces, traces_of_sample
-from epymarl_fairtest.team.sample import TrainingEpisode
+from epymarl_fairtest.team.sample import joined
 
 Floats = NDArray[np.float64]
 
@@ -229,14 +230,10 @@ def test_features_stay_sparse() -> None:
     assert matrix.nnz < 0.2 * np.prod(matrix.shape)
 
 
-def test_a_training_pool_and_taken_traces_keep_their_episodes() -> None:
+def test_a_training_sample_and_taken_traces_keep_their_episodes() -> None:
     data = traces(20, seed=11)
-    pool = [
-        TrainingEpisode(i + 1, data.q[data.episode == i], np.zeros(((data.episode == i).sum(), 3), np.int16), rewards)
-        for i in range(20)
-        for rewards in [np.full((int((data.episode == i).sum()), 3), float(i))]
-    ]
-    found = traces_of_sample(pool)
+    own = [data.q[data.episode == i] for i in range(20)]
+    found = traces_of_sample(joined({i + 1: (q, np.full((len(q), 3), float(i))) for i, q in enumerate(own)}))
     assert found.q.tobytes() == data.q.tobytes()
     assert found.episode.tolist() == data.episode.tolist()
     assert found.received[:, 0].tolist() == [float(i * (data.episode == i).sum()) for i in range(20)]
@@ -362,5 +359,5 @@ def test_a_prediction_does_not_depend_on_the_other_episodes() -> None:
 def test_labels_are_those_of_the_oracle() -> None:
     """What the search labels unfair is what the campaign would call a failure; undefined is not unfair."""
     received = np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 0.0]])
-    fair = ~(INDICES["jfi"](received) <= 0.5)
+    fair = ~Judge(INDICES["jfi"], 0.5).unfair(received)
     assert fair.tolist() == [True, False, True]

@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 import pytest
 from golden.regenerate import SUMMARY, golden_run
-from support import TESTS, policy_folder, training_pool
+from support import TESTS, policy_folder, training_sample
 from test_operators import Drift, Wanderers
 
+from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.indices.jain import jfi
-from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.judged import Judged, totals
 from epymarl_fairtest.core.ledger import ACCOUNTINGS
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
@@ -35,11 +36,11 @@ from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
-from epymarl_fairtest.strategies.fairtest.plan import plan_of
+from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of
 from epymarl_fairtest.tasks.contract import env_reward
 from epymarl_fairtest.tasks.generic.rules import GenericTask
 from epymarl_fairtest.tasks.world import World
-from epymarl_fairtest.team.contract import Team, run
+from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.saved import saved_team
 
 LIMITS = {"spread": 8, "tag": 10, "foraging": 12}
@@ -66,6 +67,14 @@ def chosen(**changes: Any) -> Settings:
     return configure({**SMALL, **STRICT, **changes})
 
 
+def check(settings: Settings) -> None:
+    strategy_of(settings).check_settings(settings)
+
+
+def planned(settings: Settings) -> Plan:
+    return plan_of(settings, strategy_of(settings).chosen(settings))
+
+
 class Recording(RunFolder):
     """A run folder that remembers what was executed, and may stop the run as a user would."""
 
@@ -74,9 +83,9 @@ class Recording(RunFolder):
         self.batches: list[tuple[str, Episodes]] = []
         self._stop_after, self._stop_before_commit = stop_after, stop_before_commit
 
-    def save_batch(self, number: int, purpose: str, episodes: Episodes, index: Any, failing: Any) -> None:
-        super().save_batch(number, purpose, episodes, index, failing)
-        self.batches.append((purpose, episodes))
+    def save_batch(self, number: int, purpose: str, judged: Judged) -> None:
+        super().save_batch(number, purpose, judged)
+        self.batches.append((purpose, judged.episodes))
         if number == self._stop_after:
             raise KeyboardInterrupt
 
@@ -104,7 +113,7 @@ def columns(path: Path) -> dict[str, Any]:
 
 def search(subject: Team, given: Settings, path: Path, seed: int = 5) -> Result:
     folder, said = Recording(path), []  # type: ignore[var-annotated]
-    strategy_of(given).check_settings(given)
+    check(given)
     summary = run(subject, given, folder, seed=seed, command="test", warn=said.append)
     assert json.loads((path / "summary.json").read_text()) == summary
     return Result(folder, summary, said)
@@ -254,12 +263,12 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "torn-journal": tear_journal,
     "truncated-batch": truncate_batch,
 }
-BATCHES = 8  # predictor, then two rounds of candidates and two generations, then confirmations
+BATCHES = 8  # predictor, then two rounds of candidates and two generations, then splices
 
 
 def test_the_run_to_interrupt_has_every_kind_of_batch(whole: Result) -> None:
     purposes = [purpose for purpose, _ in whole.folder.batches]
-    assert purposes == ["predictor", *["candidate", "mutant", "mutant"] * 2, "confirmation"]
+    assert purposes == ["predictor", *["candidate", "mutant", "mutant"] * 2, "splice"]
     assert len(purposes) == BATCHES
     assert {"seed", "mutation", "crossover"} <= set(whole.failures["operator"].tolist())
 
@@ -358,7 +367,7 @@ def test_every_failure_replays_through_the_hosts_wrappers(
     subject = team(task)
     args = configuration(host, "iql", CONFIGS[task], {"env_args": {"time_limit": LIMITS[task]}})
 
-    def world() -> host_world:
+    def world() -> World:
         wrapper = host.environments["gymma"](**host.environment_arguments(args))
         return host_world(wrapper, subject.task, host, "env")
 
@@ -379,13 +388,13 @@ def test_only_executed_episodes_are_failures(task: str, found: Callable[[str], R
     assert result.failures["operator"].tolist() == [OPERATORS[code] for code in executed.operator[ids]]
 
 
-def test_a_splice_is_a_failure_only_through_its_confirmation(whole: Result) -> None:
-    (confirmed,) = whole.folder.executed("confirmation")
-    notes = whole.summary["notes"]["confirmation"]
+def test_a_splice_is_a_failure_only_once_it_is_executed(whole: Result) -> None:
+    (spliced,) = whole.folder.executed("splice")
+    notes = whole.summary["notes"]["splices"]
     crossed = whole.failures["operator"] == "crossover"
-    assert whole.summary["ledger"]["confirmation"]["episodes"] == notes["executed"] == len(confirmed) > 0
-    assert int(crossed.sum()) == notes["failures"] == int((jfi(totals(confirmed.rewards)) <= 0.8).sum())
-    assert set(whole.failures["id"][crossed].tolist()) <= set(confirmed.id.tolist())
+    assert whole.summary["ledger"]["splice"]["episodes"] == notes["executed"] == len(spliced) > 0
+    assert int(crossed.sum()) == notes["failures"] == int((jfi(totals(spliced.rewards)) <= 0.8).sum())
+    assert set(whole.failures["id"][crossed].tolist()) <= set(spliced.id.tolist())
     assert notes["kept"] >= notes["executed"]
     assert not any((e.operator == OPERATORS.index("crossover")).any() for e in whole.folder.executed("mutant"))
 
@@ -393,7 +402,7 @@ def test_a_splice_is_a_failure_only_through_its_confirmation(whole: Result) -> N
 def test_parents_are_executed_episodes(whole: Result) -> None:
     known: set[int] = set()
     for purpose, episodes in whole.folder.batches:
-        if purpose in ("mutant", "confirmation"):
+        if purpose in ("mutant", "splice"):
             assert set(episodes.parent.tolist()) <= known
         else:
             assert set(episodes.parent.tolist()) == {-1}
@@ -504,7 +513,7 @@ def test_every_option_runs_to_the_end(changes: dict[str, Any], tmp_path: Path) -
     executed = Episodes.concatenate([episodes for _, episodes in result.folder.batches])
     index = INDICES[given.index](totals(executed.rewards))
     assert summary["failures"] == int((index <= summary["theta"]).sum())
-    plan = plan_of(given)
+    plan = planned(given)
     assert [len(e) for e in result.folder.executed("mutant")] == [plan.offspring] * (plan.rounds * plan.generations)
 
 
@@ -520,24 +529,24 @@ def test_without_predictive_objectives_or_prioritisation_the_first_candidates_ar
 ) -> None:
     """Nothing may guide f0, not even the pre-filter of the prioritisation."""
     result = search(team(), chosen(budget=320, **changes), tmp_path / "run")
-    size = plan_of(chosen(budget=320, **changes)).population
+    size = planned(chosen(budget=320, **changes)).population
     assert first_parents(result) <= set(range(size))
 
 
 def test_with_prioritisation_the_population_comes_from_the_whole_pool(tmp_path: Path) -> None:
     result = search(team(), chosen(budget=320), tmp_path / "run")
-    assert max(first_parents(result)) >= plan_of(chosen(budget=320)).population
+    assert max(first_parents(result)) >= planned(chosen(budget=320)).population
 
 
 @pytest.mark.parametrize("changes", [{"execution": "greedy"}, {"epsilon": 0.0}], ids=str)
-def test_a_greedy_team_confirms_no_splices(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_a_greedy_team_executes_no_splices(changes: dict[str, Any], tmp_path: Path) -> None:
     result = search(team(), chosen(**changes), tmp_path / "run")
-    assert "confirmation" not in result.summary["ledger"]
+    assert "splice" not in result.summary["ledger"]
     assert "crossover" not in result.failures["operator"].tolist()
 
 
-def test_a_training_pool_teaches_the_predictor(tmp_path: Path) -> None:
-    result = search(replace(team(), pool=training_pool()), chosen(), tmp_path / "run")
+def test_a_training_sample_teaches_the_predictor(tmp_path: Path) -> None:
+    result = search(replace(team(), sample=training_sample()), chosen(), tmp_path / "run")
     predictor = result.summary["predictor"]
     assert predictor["episodes"] == 40 + result.summary["ledger"]["predictor"]["episodes"]
     assert predictor["auc_full"] is not None
@@ -622,7 +631,7 @@ def test_a_pool_smaller_than_the_population_is_searched_as_it_is(tmp_path: Path)
     result = search(walkers(Brief), given, tmp_path / "run")
     pool = result.folder.executed("candidate")[0]
     left = int((pool.length >= 5).sum())
-    assert 0 < left < plan_of(given).population
+    assert 0 < left < planned(given).population
     mutants = result.folder.executed("mutant")[0]
     assert len(mutants) == 12
     assert set(mutants.parent.tolist()) <= set(pool.id[pool.length >= 5].tolist())
@@ -649,19 +658,19 @@ def test_perturbations_that_are_always_refused_leave_a_search_without_mutants(
         subject.task, "perturb", lambda states, generator: (states, np.zeros(len(states), bool)), raising=False
     )
     result = search(subject, chosen(), tmp_path / "run")
-    offspring = plan_of(chosen()).offspring
+    offspring = planned(chosen()).offspring
     assert result.summary["notes"]["mutations_refused"] == 4 * offspring
     assert result.summary["ledger"]["mutant"] == {"episodes": 0, "steps": 0}
-    assert result.summary["ledger"]["confirmation"]["episodes"] > 0
+    assert result.summary["ledger"]["splice"]["episodes"] > 0
     assert result.summary["failures"] > 0
 
 
 def test_without_crossover_partners_the_search_goes_on_with_mutation(tmp_path: Path) -> None:
     """One generation: later ones find parents and their mutants, which share states to the last bit."""
     result = search(team(), chosen(d=1e-7, generations=1), tmp_path / "run")
-    plan = plan_of(chosen(generations=1))
+    plan = planned(chosen(generations=1))
     assert result.summary["notes"]["crossover_without_partner"] == 2 * plan.splices // 2 > 0
-    assert "confirmation" not in result.summary["ledger"]
+    assert "splice" not in result.summary["ledger"]
     assert result.summary["ledger"]["mutant"]["episodes"] == 2 * plan.offspring
 
 
@@ -724,11 +733,11 @@ def test_the_golden_run_gives_the_pinned_summary(tmp_path: Path, monkeypatch: py
     same(json.loads(SUMMARY.read_text())["summary"], golden_run(tmp_path / "run"))
 
 
-def test_a_budget_that_ends_within_a_round_still_confirms_splices_where_that_is_free(tmp_path: Path) -> None:
+def test_a_budget_that_ends_within_a_round_still_executes_splices_where_that_is_free(tmp_path: Path) -> None:
     given = chosen(**{**PAPER, "pool": 60, "offspring": 16, "budget": 50, "rounds": 3})
     result = search(team(), given, tmp_path / "run")
     assert result.summary["charged_paper"] == 50
-    assert result.summary["notes"]["confirmation"]["executed"] == result.summary["notes"]["confirmation"]["kept"] > 0
+    assert result.summary["notes"]["splices"]["executed"] == result.summary["notes"]["splices"]["kept"] > 0
 
 
 def test_a_round_that_nothing_is_left_for_does_not_begin(tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ from support import KEYS, assert_identical, engine_of, environment, random_polic
 
 from epymarl_fairtest.core.episodes import replay_tests
 from epymarl_fairtest.engine.contract import ActionRule
-from epymarl_fairtest.engine.selection import twin_of
 from epymarl_fairtest.engine.twin import Twin
 from epymarl_fairtest.strategies.gmt import starting_from
 from epymarl_fairtest.tasks import TASKS, task_for
 from epymarl_fairtest.tasks.contract import Task
-from epymarl_fairtest.tasks.foraging.rules import make_foraging_env
-from epymarl_fairtest.tasks.spread.rules import SpreadEnv
-from epymarl_fairtest.tasks.tag.rules import TagEnv
+from epymarl_fairtest.tasks.foraging.environment import make_foraging_env
+from epymarl_fairtest.tasks.spread.environment import SpreadEnv
+from epymarl_fairtest.tasks.tag.environment import TagEnv
 
 
 def stock(name: str) -> Any:
@@ -231,7 +230,7 @@ def test_both_engines_execute_a_proposed_start_alike_and_it_replays_bit_for_bit(
     assert (executed.start_step == 0).all()
     assert executed.executed_steps() == executed.length.sum()
     record, task = record_of(name, "gru"), task_for(environment(name))
-    kernel = twin_of(environment(name), task, "env")
+    kernel = task.twin(environment(name), "env")
     assert kernel is not None
     how = ActionRule("epsilon_greedy", 0.3, 1.0, np.ones((record.n_agents, record.n_actions), bool))
     twin = Twin(kernel, random_policy(record), how, limit=record.time_limit, state_size=task.state_size)

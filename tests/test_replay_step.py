@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from epymarl_fairtest.campaign.replay import agrees, replay
 from test_search import chosen, search, team
 
-from epymarl_fairtest.engine.lockstep import Lockstep
+from epymarl_fairtest.campaign.steps import replay
+from epymarl_fairtest.campaign.summary import summary_table
+from epymarl_fairtest.engine.selection import real_engine
 from epymarl_fairtest.store.failures import load_failures
-from epymarl_fairtest.team.contract import Team, real_engine, summary_table
+from epymarl_fairtest.team.contract import Team
 
 
 class Moody:
@@ -79,7 +80,7 @@ def test_a_failure_that_does_not_come_out_the_same_is_kept_marked_and_counted_ap
 
 @pytest.mark.parametrize(("wanted", "replayed"), [(0, 0), (5, 5), ("all", None), (10_000, None)])
 def test_so_many_are_replayed_as_the_user_wants(wanted: int | str, replayed: int | None, tmp_path: Path) -> None:
-    result = search(team(), chosen(method="random", budget=100, theta=0.9, confirm=wanted), tmp_path / "run")
+    result = search(team(), chosen(method="random", budget=100, theta=0.9, replay=wanted), tmp_path / "run")
     found = result.summary["failures"]
     expected = found if replayed is None else replayed
     status = result.failures["status"].tolist()
@@ -89,7 +90,7 @@ def test_so_many_are_replayed_as_the_user_wants(wanted: int | str, replayed: int
 
 
 def test_the_ones_that_are_replayed_are_drawn_at_random_from_the_seed(tmp_path: Path) -> None:
-    given = chosen(method="random", budget=200, theta=0.9, confirm=8)
+    given = chosen(method="random", budget=200, theta=0.9, replay=8)
     drawn = [
         np.flatnonzero(search(team(), given, tmp_path / str(n)).failures["status"] == "confirmed").tolist()
         for n in range(2)
@@ -100,8 +101,8 @@ def test_the_ones_that_are_replayed_are_drawn_at_random_from_the_seed(tmp_path: 
 
 def test_replays_are_charged_to_nobody(tmp_path: Path) -> None:
     given = {"method": "random", "budget": 100, "theta": 0.9}
-    without = search(team(), chosen(**given, confirm=0), tmp_path / "without").summary
-    replayed = search(team(), chosen(**given, confirm="all"), tmp_path / "with").summary
+    without = search(team(), chosen(**given, replay=0), tmp_path / "without").summary
+    replayed = search(team(), chosen(**given, replay="all"), tmp_path / "with").summary
     for name in ("executed_episodes", "executed_steps", "charged_strict", "charged_paper", "failures"):
         assert without[name] == replayed[name]
 
@@ -110,8 +111,8 @@ def test_one_different_bit_is_a_disagreement(tmp_path: Path) -> None:
     subject, given = team(), chosen(method="random", budget=100, theta=0.9)
     search(subject, given, tmp_path / "run")
     failures = load_failures(tmp_path / "run" / "failures.npz")
-    real: Lockstep = real_engine(subject, given)
-    again = replay(failures, real, restorable=True)
-    assert agrees(failures, again).all()
+    real = real_engine(subject, given)
+    again = real.execute(replay.tests_again(failures, real.seen, restorable=True))
+    assert replay.agrees(failures, again).all()
     again.rewards[2, 1, 0] = np.nextafter(again.rewards[2, 1, 0], 1)
-    assert np.flatnonzero(~agrees(failures, again)).tolist() == [2]
+    assert np.flatnonzero(~replay.agrees(failures, again)).tolist() == [2]
