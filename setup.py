@@ -59,7 +59,7 @@ setup(
         "pillow>=10.1,<14",  # matplotlib brings it; from here on its own font has sizes
         "POT>=0.9,<1",
         "jinja2>=3.1,<4",  # the page of a run
-        "filelock>=3.13,<5",  # one writer per run
+        "filelock>=3.30,<5",  # one writer per run; lock_descriptor from here on
         "shtab>=1.9,<2",  # completion; fish from here on
     ],
     extras_require={
