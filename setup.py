@@ -18,30 +18,49 @@ setup(
     long_description=(ROOT / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Software Development :: Testing",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.10,<3.13",
     packages=[*find_packages(include=["epymarl_fairtest", "epymarl_fairtest.*"]), *SHIPPED],
     package_dir=SHIPPED,
-    package_data={"epymarl_fairtest": ["tasks/tag/*.npz", "report/static/*"], **{name: ["**/*"] for name in SHIPPED}},
+    package_data={
+        "epymarl_fairtest": ["py.typed", "tasks/tag/*.npz", "report/static/*", "report/templates/**/*.html"],
+        **{name: ["**/*"] for name in SHIPPED},
+    },
     include_package_data=False,
     install_requires=[
         "torch>=2.2,<3",
         "numpy>=1.26,<3",
         "sacred>=0.8.5,<0.9",
         "setuptools<81",  # sacred imports pkg_resources
-        "pyyaml>=6",
+        "pyyaml>=6,<7",
         "gymnasium>=1.0,<2",
-        "pettingzoo>=1.27",  # mpe2 needs its AgentSelector
+        "pettingzoo>=1.27,<2",  # mpe2 needs its AgentSelector
         "mpe2>=1.1,<2",
         "lbforaging>=2.0,<3",
-        "tqdm>=4.60",
-        "numba>=0.60",
-        "scipy>=1.11",
-        "scikit-learn>=1.4",
-        "moocore>=0.2",
-        "joblib>=1.4",
-        "matplotlib>=3.10",
-        "pillow>=10.1",  # matplotlib brings it; from here on its own font has sizes
-        "POT>=0.9",
+        "tqdm>=4.60,<5",
+        "numba>=0.60,<1",
+        "scipy>=1.11,<2",
+        "scikit-learn>=1.4,<2",
+        "moocore>=0.2,<1",
+        "joblib>=1.4,<2",
+        "matplotlib>=3.10,<4",
+        "pillow>=10.1,<14",  # matplotlib brings it; from here on its own font has sizes
+        "POT>=0.9,<1",
+        "jinja2>=3.1,<4",  # the page of a run
+        "filelock>=3.30,<5",  # one writer per run; lock_descriptor from here on
+        "shtab>=1.9,<2",  # completion; fish from here on
     ],
     extras_require={
         # What PyMARLzoo+ 1.1.0 needs to run; install it itself with --no-deps (its own list pulls torchvision

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from epymarl_fairtest.core.statistics import compare, mean_of
-from epymarl_fairtest.study.plan import KINDS
+from epymarl_fairtest.study.plan import KINDS, labels_of
 from epymarl_fairtest.study.tables import METRICS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
@@ -103,7 +103,7 @@ class Found:
         there = {row["policy"] for row in self.rows}
         self.teams = [team for team in TEAMS if team in there]
         self.variants = list(dict.fromkeys(row["variant"] for row in self.rows))
-        self.labels = [KINDS[self.kind].labels.get(variant, variant) for variant in self.variants]
+        self.labels = [labels_of(self.kind).get(variant, variant) for variant in self.variants]
 
     def values(self, team: str, variant: str, metric: str) -> list[float]:
         chosen = (row for row in self.rows if (row["policy"], row["variant"]) == (team, variant))
@@ -203,8 +203,8 @@ def draw(name: str, metric: str) -> None:
     from epymarl_fairtest.report.study_figures import Drawing, study_figures
 
     found = Found(DATA / f"{name}.csv")
-    kind, first = KINDS[found.kind], found.rows[0]
-    drawing = Drawing(found.teams, found.variants, kind.labels, kind.reference)
+    first, reference = found.rows[0], KINDS[found.kind].reference
+    drawing = Drawing(found.teams, found.variants, labels_of(found.kind), reference)
     values = {metric: {t: {v: found.values(t, v, metric) for v in found.variants} for t in found.teams}}
     budget = f"{int(first['budget']):,} episodes, {first['accounting']} accounting"
     with TemporaryDirectory() as folder:
