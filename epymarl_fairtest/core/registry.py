@@ -86,6 +86,8 @@ class Registry(Mapping[str, Entry]):
         complaint = self._complaint(entry)
         if complaint is not None:
             return self._refuse(point, complaint)
+        if not isinstance(getattr(entry, "order", LATER), int):
+            return self._refuse(point, f"has the order {entry.order!r}, which is not a whole number")
         if entry.name in entries:
             return self._refuse(point, f"is called {entry.name!r}, and there is a {self._what} of that name already")
         entries[entry.name] = entry

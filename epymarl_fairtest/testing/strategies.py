@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,23 @@ from epymarl_fairtest.testing.running import Searched, searched
 SMALL = 8  # the most that a whole-number option is set to, so that a small budget sees every part of a search
 BUDGETS = (48, 96, 192, 384, 768)  # the first that the strategy accepts is taken
 EVERY = 3  # batches between two interruptions
-NONSENSE = (None, True, -1, 0, 0.5, 1.5, 2**70, float("nan"), float("inf"), "nonsense", "", [], {}, ["x"], object())
+NONSENSE: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    0.5,
+    1.5,
+    2**70,
+    float("nan"),
+    float("inf"),
+    "nonsense",
+    "",
+    [],
+    {},
+    ["x"],
+    object(),
+)
 OFFERED_BY = {"restorable": ("write", "perturb", "observe"), "proposable": ("start_vectors", "starts_from")}
 FILES = ("failures.npz", "failures.csv", "executions.npz", "evidence.npz", "journal.jsonl")
 TIMES = ("wall_seconds", "cpu_seconds", "phases")
@@ -99,11 +115,10 @@ class StrategyCase:
 
 def small_options(strategy: Strategy) -> dict[str, Any]:
     """Options that are whole numbers, made small where their rules allow it."""
-    found = {}
-    for name, one in fields_of(strategy.options).items():
-        if is_whole(one.default) and one.default > SMALL and one.metadata["rule"].holds(SMALL):
-            found[name] = SMALL
-    return found
+    defaults: dict[str, Any] = {name: one.default for name, one in fields_of(strategy.options).items()}
+    rules = {name: one.metadata["rule"] for name, one in fields_of(strategy.options).items()}
+    large = [name for name, value in defaults.items() if is_whole(value) and value > SMALL]
+    return {name: SMALL for name in large if rules[name].holds(SMALL)}
 
 
 def check_strategy(strategy: Strategy, team: Team, **options: Any) -> None:
@@ -121,10 +136,8 @@ def is_complete(case: StrategyCase) -> None:
     lacking = complaint(case.strategy)
     assert lacking is None, f"the strategy {lacking}"
     for name, one in fields_of(case.strategy.options).items():
-        assert "rule" in one.metadata, f"the option {name} has no rule: make it with epymarl_fairtest.settings.setting"
-        assert one.metadata["doc"], f"the option {name} does not say what it means"
-        assert one.default is not MISSING, f"the option {name} has no default"
         rule = one.metadata["rule"]
+        assert one.metadata["doc"], f"the option {name} does not say what it means"
         assert rule.holds(one.default), f"the option {name} has the default {one.default!r}; it must be {rule.allowed}"
     unknown = [purpose for purpose in case.strategy.random if purpose not in PURPOSES]
     assert not unknown, f"random executions under {', '.join(unknown)}: known purposes are {', '.join(PURPOSES)}"
@@ -134,7 +147,9 @@ def honours_its_needs(case: StrategyCase) -> None:
     """It is refused where a task lacks what it needs, and needs nothing else."""
     strategy, team = case.strategy, case.team
     for need in strategy.needs:
-        _is_refused(case, need, without(team.task, need))
+        message = _refusal(strategy.check_settings, case.settings, without(team.task, need))
+        assert message, f"{strategy.name} needs `{need}` and is not refused by a task that lacks it"
+        assert ABILITIES[need] in message, f"refused without saying that it needs {ABILITIES[need]}: {message}"
     if case.lacking:
         return
     others = [ability for ability in ABILITIES if ability not in strategy.needs]
@@ -146,15 +161,6 @@ def honours_its_needs(case: StrategyCase) -> None:
             assert not batch.tests.start_step.any(), f"{strategy.name} starts in the middle; it needs `restorable`"
         if not strategy.needs:
             assert not given.any(), f"{strategy.name} starts from states of its own; it needs `proposable`"
-
-
-def _is_refused(case: StrategyCase, need: str, task: Task) -> None:
-    try:
-        case.strategy.check_settings(case.settings, task)
-    except FairTestError as error:
-        assert ABILITIES[need] in str(error), f"refused without saying that it needs {ABILITIES[need]}: {error}"
-    else:
-        raise AssertionError(f"{case.strategy.name} needs `{need}` and is not refused by a task that lacks it")
 
 
 def repeats(case: StrategyCase) -> None:
@@ -274,15 +280,16 @@ def refuses_wrong_options(case: StrategyCase) -> None:
         wrong = [value for value in NONSENSE if not _holds(one.metadata["rule"], name, value)]
         assert wrong, f"the rule of the option {name} allows everything"
         for value in wrong:
-            message = _refusal(case, {name: value})
+            message = _refusal(case.configured, options={name: value})
             assert message, f"the option {name} takes {value!r}, which its rule does not allow"
             assert name in message, f"options.{name}={value!r} is refused without its name: {message}"
             assert one.metadata["rule"].allowed in message, (
                 f"options.{name} is refused without what is allowed: {message}"
             )
-        message = _refusal(case, {f"{name}x": one.default})
+        message = _refusal(case.configured, options={f"{name}x": one.default})
         assert f"Did you mean {name}?" in message, f"options.{name}x is not answered with {name}: {message!r}"
-    assert _refusal(case, {"certainly_unknown": 1}), f"{case.strategy.name} takes an option that it does not have"
+    message = _refusal(case.configured, options={"certainly_unknown": 1})
+    assert message, f"{case.strategy.name} takes an option that it does not have"
 
 
 def _holds(rule: Any, name: str, value: Any) -> bool:
@@ -292,10 +299,10 @@ def _holds(rule: Any, name: str, value: Any) -> bool:
         raise AssertionError(f"the rule of the option {name} raises {error!r} for {value!r}") from error
 
 
-def _refusal(case: StrategyCase, options: dict[str, Any]) -> str:
-    """What the user is told; empty where these options are taken."""
+def _refusal(attempt: Callable[..., object], *arguments: Any, **named: Any) -> str:
+    """What the user is told; empty where nothing is refused."""
     try:
-        case.configured(options=options)
+        attempt(*arguments, **named)
     except FairTestError as error:
         return str(error)
     return ""
@@ -306,10 +313,9 @@ def copes_with_one_episode(case: StrategyCase) -> None:
     if case.lacking:
         return
     chosen = case.configured(budget=1)
-    try:
-        case.strategy.check_settings(chosen, case.team.task)
-    except FairTestError as error:
-        assert "budget" in str(error), f"a budget of 1 is refused without saying so: {error}"
+    message = _refusal(case.strategy.check_settings, chosen, case.team.task)
+    if message:
+        assert "budget" in message, f"a budget of 1 is refused without saying so: {message}"
         return
     done = case.searched(chosen)
     assert done.ledger.charged("strict") <= 1, f"a budget of 1 is charged with {done.ledger.charged('strict')} episodes"

@@ -319,7 +319,7 @@ CONTRACTS: tuple[Callable[[TaskCase], None], ...] = (
 # --- what they share ----------------------------------------------------------------------------------
 
 Moves = NDArray[np.int16]
-Played = list[tuple[Array, Array, NDArray[np.float32], bool]]  # state, rewards, observations, over
+Played = list[tuple[Any, ...]]  # by step: PLAYED
 PLAYED = ("states", "rewards", "observations", "ends")
 
 
@@ -350,9 +350,9 @@ def _played(world: World, moves: Moves, seed: int | None = None) -> Played:
 def _unlike(a: Played, b: Played) -> str | None:
     """What two episodes do not share, and from which step on."""
     for step, (left, right) in enumerate(zip(a, b, strict=False)):
-        for name, one, other in zip(PLAYED, left, right, strict=True):
-            if not np.array_equal(one, other):
-                return f"{name} from step {step} on"
+        unlike = [name for name, *pair in zip(PLAYED, left, right, strict=True) if not np.array_equal(*pair)]
+        if unlike:
+            return f"{' and '.join(unlike)} from step {step} on"
     return None if len(a) == len(b) else f"ends: {len(a)} and {len(b)} steps"
 
 
