@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
+import textwrap
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,9 +41,25 @@ def add_setting_arguments(parser: Any) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
 
 
-def add_search_arguments(parser: Any) -> None:
-    parser.add_argument("--method", help="strategy that chooses the tests")
+def add_search_arguments(parser: Any, command: Any = None) -> None:
+    """To a group of a `command`, or to the command itself; its help lists the methods."""
+    parser.add_argument("--method", metavar="NAME", help="strategy that chooses the tests (see below)")
     parser.add_argument("--budget", type=int, help="episodes it may spend")
+    (command or parser).appendix = known_methods
+
+
+def known_methods() -> str:
+    """Every method there is and its own settings, those of other packages too: the end of a command's help."""
+    from epymarl_fairtest.settings import fields_of
+    from epymarl_fairtest.strategies import STRATEGIES
+
+    wrap = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, subsequent_indent=20 * " ")
+    lines = ["", "methods, and the settings that only they have (--set options.NAME=VALUE):"]
+    for name, strategy in STRATEGIES.items():
+        lines += wrap.wrap(f"  {name:<17} {strategy.doc or strategy.label}")
+        own = ", ".join(fields_of(strategy.options))
+        lines += wrap.wrap(f"{'':<20}{own}") if own else []
+    return "\n".join([*lines, ""])
 
 
 def given_settings(args: Namespace) -> dict[str, Any]:

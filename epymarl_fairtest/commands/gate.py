@@ -135,7 +135,7 @@ def add_parser(commands: Any) -> None:
     )
     search = parser.add_argument_group("the search, with --policy")
     search.add_argument("--out", metavar="RUN", help="run folder to make and keep (none is kept unless given)")
-    add_search_arguments(search)
+    add_search_arguments(search, parser)
     add_setting_arguments(search)
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, one test case per criterion")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

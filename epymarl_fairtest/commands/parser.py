@@ -38,11 +38,16 @@ class _Formatter(argparse.HelpFormatter):
 class _Command(argparse.ArgumentParser):
     """Report invalid numbers in our own words, and let a list of arguments follow options."""
 
+    appendix: Callable[[], str] | None = None  # more help, worked out when somebody reads it
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"formatter_class": _Formatter, **kwargs})
         self.register("type", int, partial(_number, int, "a whole number, for example 1000"))
         self.register("type", float, partial(_number, float, "a number, for example 0.05"))
         self._mixing = False
+
+    def format_help(self) -> str:
+        return super().format_help() + (self.appendix() if self.appendix else "")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         lists = any(action.nargs == "*" and not action.option_strings for action in self._actions)

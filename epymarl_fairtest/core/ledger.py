@@ -26,7 +26,9 @@ ACCOUNTINGS = ("strict", "paper")
 
 def purpose(name: str, doc: str, *, strict: bool = False, paper: bool = False) -> str:
     """Make a purpose known; whoever executes episodes for a reason of its own calls this where it is defined."""
-    PURPOSES[name] = Purpose(name, doc, strict, paper)
+    made = Purpose(name, doc, strict, paper)
+    if PURPOSES.setdefault(name, made) != made:
+        raise ValueError(f"the purpose {name!r} is known already ({PURPOSES[name].doc}); choose another name")
     return name
 
 

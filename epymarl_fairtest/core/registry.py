@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -52,6 +53,16 @@ class Registry(Mapping[str, Entry]):
             f"{source} is not a {self._what}; known are: {', '.join(entries)}.{meant(name, entries)}{problems}"
         )
 
+    @contextmanager
+    def having(self, entry: Any) -> Iterator[None]:
+        """With this entry for a while, in place of one of the same name: for tests of what is not registered yet."""
+        before = self._filled()
+        try:
+            self._entries = _ordered({**before, entry.name: entry})
+            yield
+        finally:
+            self._entries = before
+
     def own(self) -> list[Any]:
         """The entries of our own modules."""
         package = import_module(self._package)
@@ -61,10 +72,10 @@ class Registry(Mapping[str, Entry]):
     def _filled(self) -> dict[str, Any]:
         if self._entries is None:
             entries = {entry.name: entry for entry in self.own()}
+            self._entries = _ordered(entries)  # for a foreign module that looks at them while it is imported
             for point in entry_points(group=self._group):
                 self._add(point, entries)
-            order = sorted(entries.values(), key=lambda entry: (getattr(entry, "order", LATER), entry.name))
-            self._entries = {entry.name: entry for entry in order}
+            self._entries = _ordered(entries)
         return self._entries
 
     def _add(self, point: EntryPoint, entries: dict[str, Any]) -> None:
@@ -89,6 +100,11 @@ class Registry(Mapping[str, Entry]):
         problem = f"The {self._what} {point.name!r} of the package {package!r} ({point.value}) {why}; it is left out."
         self.problems.append(problem)
         logging.getLogger("fairtest").warning(problem)
+
+
+def _ordered(entries: Mapping[str, Any]) -> dict[str, Any]:
+    order = sorted(entries.values(), key=lambda entry: (getattr(entry, "order", LATER), entry.name))
+    return {entry.name: entry for entry in order}
 
 
 def missing_parts(entry: Any, kind: type, parts: Mapping[str, Callable[[Any], bool]]) -> str | None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.metrics import roc_auc_score, roc_curve
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from epymarl_fairtest.predictor.abstraction import Abstraction, abstraction, candidate_levels
 from epymarl_fairtest.predictor.features import Scaling, features, scaling
 from epymarl_fairtest.predictor.traces import Traces
+
+if TYPE_CHECKING:  # importing scikit-learn takes two seconds, and strategies are listed in every --help
+    from sklearn.ensemble import RandomForestClassifier
 
 TREES = 100
 SMALLEST_SAMPLE = 64  # episodes per tree at least, however rare the rarer class
@@ -79,6 +79,9 @@ def cross_validated_auc(
     traces: Traces, fair: NDArray[np.bool_], predictor: Predictor, *, full: bool, seed: int, folds: int = 5
 ) -> list[float]:
     """AUC-ROC per fold (the paper's RQ3-a), with the fairness features or without."""
+    from sklearn.metrics import roc_auc_score
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
     matrix, _ = frequent(features(traces, predictor.abstraction, predictor.scale if full else None, predictor.buckets))
     splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(matrix, fair))
     forest = _forest(fair, seed, 1)
@@ -102,6 +105,8 @@ def _forest(fair: NDArray[np.bool_], seed: int, workers: int) -> RandomForestCla
     every tree, and none would be left out of the bag to judge it; at twice the rarer class it is drawn once
     on average.
     """
+    from sklearn.ensemble import RandomForestClassifier
+
     rarer = int(min(fair.sum(), (~fair).sum()))
     return RandomForestClassifier(
         n_estimators=TREES,
@@ -124,12 +129,16 @@ def _fit(matrix: sparse.csc_matrix, fair: NDArray[np.bool_], seed: int, workers:
 
 def out_of_bag_auc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> float:
     """AUC on each episode judged by the trees that did not see it; 0.5 where that cannot be said."""
+    from sklearn.metrics import roc_auc_score
+
     known, votes = _out_of_bag(forest, fair)
     return float(roc_auc_score(known, votes)) if len(known) else 0.5
 
 
 def roc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The ROC curve (points, 2) of calling episodes unfair, out of bag; at most CURVE points, none if it has none."""
+    from sklearn.metrics import roc_curve
+
     known, votes = _out_of_bag(forest, fair)
     if not len(known):
         return np.empty((0, 2))

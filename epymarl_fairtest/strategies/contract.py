@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import MISSING, dataclass, field, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from epymarl_fairtest.core.episodes import Episodes, Tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.judged import Judge, Judged
 from epymarl_fairtest.core.registry import LATER, is_name, is_text, missing_parts
-from epymarl_fairtest.settings import NoOptions, Settings, options_of
+from epymarl_fairtest.settings import FIELDS, NoOptions, Settings, fields_of, options_of
 from epymarl_fairtest.tasks.contract import ABILITIES, Task
 from epymarl_fairtest.team.sample import TrainingEpisodes
 
@@ -152,6 +152,17 @@ def complaint(entry: Any) -> str | None:
         "search": callable,
         "options": lambda schema: isinstance(schema, type) and is_dataclass(schema),
         "needs": lambda needs: isinstance(needs, Sequence) and set(needs) <= set(ABILITIES),
+        "random": lambda purposes: isinstance(purposes, tuple) and all(map(is_text, purposes)),
         "check": callable,
     }
-    return missing_parts(entry, Strategy, parts)
+    return missing_parts(entry, Strategy, parts) or _wrong_option(entry.options)
+
+
+def _wrong_option(schema: type) -> str | None:
+    """An option that would keep the settings of every method from being read."""
+    for name, option in fields_of(schema).items():
+        if "rule" not in option.metadata or option.default is MISSING:
+            return f"has the option {name!r} without a rule or a default (make it with settings.setting)"
+        if option.metadata["flat"] and name in FIELDS:
+            return f"has the flat option {name!r}, which is the name of a setting of all methods"
+    return None
