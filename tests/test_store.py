@@ -14,11 +14,15 @@ import resource
 import shlex
 import shutil
 import signal
+import socket
+import stat
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +34,14 @@ from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_atomically, write_json
 from epymarl_fairtest.core.indices.jain import jfi
-from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.judged import Judge, Judged, totals
 from epymarl_fairtest.core.stopping import Stopped, stoppable
 from epymarl_fairtest.store import lock
 from epymarl_fairtest.store.checksum import checksum, sealed
 from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.store.journal import read_journal
-from epymarl_fairtest.store.lock import RunInUse
+from epymarl_fairtest.store.lock import InUse, Lock, is_held
 from epymarl_fairtest.store.read import FORMAT, read_arrays
 from epymarl_fairtest.store.run import RunFolder
 
@@ -72,6 +77,22 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(error: BaseExceptio
     assert contents(tmp_path) == {"a": b"old"}
     if isinstance(error, OSError):
         assert f"cannot write '{tmp_path / 'a'}': torn" in str(caught.value)
+
+
+def test_owner_and_mode_of_an_existing_file_are_kept_and_a_new_one_follows_the_umask(tmp_path: Path) -> None:
+    path, before = tmp_path / "a", os.umask(0o027)
+    try:
+        write_atomically(path, lambda file: file.write(b"new"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    path.chmod(0o604)
+    owner = (1234, 5678) if os.geteuid() == 0 else (os.geteuid(), os.getegid())  # only root may give files away
+    os.chown(path, *owner)
+    write_atomically(path, lambda file: file.write(b"newer"))
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (*owner, 0o604)
+    assert path.read_bytes() == b"newer"
 
 
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:
@@ -136,21 +157,20 @@ def test_a_folder_that_cannot_be_made_is_not_told_of_space_or_of_what_was_found(
     assert "found" not in str(caught.value)
 
 
-def test_what_does_not_exist_cannot_be_gone_on_with(tmp_path: Path) -> None:
+def test_what_does_not_exist_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(FairTestError, match="There is no folder"):
         RunFolder.resume(tmp_path / "nothing")
 
 
 @pytest.fixture(scope="module")
-def batches() -> list[tuple[Episodes, Any, Any]]:
-    """Judged batches; in the second nobody failed."""
+def batches() -> list[Judged]:
+    """In the second nobody failed."""
     out = []
     for number in range(3):
         episodes = engine_of("tag").execute(some_tests("tag", 10, seed=number))
         episodes.id = np.arange(10) + 10 * number
         index = jfi(totals(episodes.rewards))
-        failing = index <= (np.median(index) if number != 1 else -1)
-        out.append((episodes, index, failing))
+        out.append(Judge(jfi, float(np.median(index)) if number != 1 else -1)(episodes))
     return out
 
 
@@ -160,13 +180,18 @@ MANIFEST: dict[str, Any] = {
 
 
 @pytest.fixture
-def folder(batches: list[tuple[Episodes, Any, Any]], tmp_path: Path) -> RunFolder:
+def folder(batches: list[Judged], tmp_path: Path) -> RunFolder:
     run = RunFolder(tmp_path / "run")
-    theta = float(np.median(batches[0][1]))
+    theta = float(np.median(batches[0].index))
     run.write_manifest({**MANIFEST, "theta": theta})
-    for number, (episodes, index, failing) in enumerate(batches):
-        run.save_batch(number, "execution", episodes, index, failing)
+    for number, judged in enumerate(batches):
+        run.save_batch(number, "execution", judged)
     return run
+
+
+def unchecked(count: int) -> dict[str, Any]:
+    """What the steps after the search add to each failure."""
+    return {"status": np.full(count, "unchecked")}
 
 
 def test_every_journal_line_carries_the_right_checksum(folder: RunFolder) -> None:
@@ -184,20 +209,20 @@ def test_every_journal_line_carries_the_right_checksum(folder: RunFolder) -> Non
     assert [json.loads(text)["failures"] for text in lines] == [5, 0, 5]
 
 
-def test_failures_are_on_disk_before_the_run_is_finished(folder: RunFolder, batches: list[Any]) -> None:
+def test_failures_are_on_disk_before_the_run_is_finished(folder: RunFolder, batches: list[Judged]) -> None:
     parts = sorted((folder.path / "parts").glob("*.npz"))
     assert [part.name for part in parts] == ["00000.npz", "00002.npz"]
     with np.load(parts[0], allow_pickle=False) as file:
-        assert file["id"].tolist() == batches[0][0].id[batches[0][2]].tolist()
+        assert file["id"].tolist() == batches[0].episodes.id[batches[0].unfair].tolist()
 
 
-def test_failures_npz_holds_every_failure_with_every_column(folder: RunFolder, batches: list[Any]) -> None:
-    folder.join_failures(np.full(folder.failure_count(), "unchecked"))
+def test_failures_npz_holds_every_failure_with_every_column(folder: RunFolder, batches: list[Judged]) -> None:
+    folder.join_failures(unchecked(folder.failure_count()))
     folder.finish({"failures": 10})
     with np.load(folder.path / "failures.npz", allow_pickle=False) as file:
         failures = {name: file[name] for name in file.files}
     assert set(failures) == COLUMNS
-    expected = Episodes.concatenate([episodes.take(failing) for episodes, _, failing in batches])
+    expected = Episodes.concatenate([judged.episodes.take(judged.unfair) for judged in batches])
     for name in (
         "id",
         "root_seed",
@@ -219,7 +244,7 @@ def test_failures_npz_holds_every_failure_with_every_column(folder: RunFolder, b
 
 
 def test_failures_csv_says_the_same_without_arrays(folder: RunFolder) -> None:
-    folder.join_failures(np.full(folder.failure_count(), "unchecked"))
+    folder.join_failures(unchecked(folder.failure_count()))
     folder.finish({})
     with open(folder.path / "failures.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -231,7 +256,7 @@ def test_failures_csv_says_the_same_without_arrays(folder: RunFolder) -> None:
 
 
 def test_a_finished_folder_holds_the_results_and_nothing_else(folder: RunFolder) -> None:
-    folder.join_failures(np.full(folder.failure_count(), "unchecked"))
+    folder.join_failures(unchecked(folder.failure_count()))
     folder.finish({"failures": 10})
     assert set(contents(folder.path)) == {
         "manifest.json",
@@ -247,7 +272,7 @@ def test_a_finished_folder_holds_the_results_and_nothing_else(folder: RunFolder)
 
 def test_a_run_without_failures_is_complete_too(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "run")
-    run.join_failures(np.full(0, "unchecked"))
+    run.join_failures(unchecked(0))
     run.finish({})
     with np.load(run.path / "failures.npz", allow_pickle=False) as file:
         assert file.files == []
@@ -291,7 +316,7 @@ class Resumed:
 
 @pytest.mark.parametrize("harm", HARM)
 def test_a_damaged_part_is_set_aside_and_made_again_from_its_batch(
-    harm: str, folder: RunFolder, batches: list[Any]
+    harm: str, folder: RunFolder, batches: list[Judged]
 ) -> None:
     part = folder.path / "parts" / "00000.npz"
     whole = part.read_bytes()
@@ -300,7 +325,7 @@ def test_a_damaged_part_is_set_aside_and_made_again_from_its_batch(
     resumed = Resumed(folder)
     episodes = resumed.folder.load_batch(0)
     assert episodes is not None
-    assert_identical(episodes, batches[0][0])
+    assert_identical(episodes, batches[0].episodes)
     assert part.read_bytes() == whole
     assert resumed.set_aside() == ["parts-00000.npz"]
     assert (folder.path / "damaged" / "parts-00000.npz").read_bytes() == damaged
@@ -323,7 +348,7 @@ def test_a_missing_part_is_made_again_from_its_batch(folder: RunFolder) -> None:
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("also", ["part", "nothing else"])
 def test_a_damaged_batch_is_set_aside_and_executed_again_and_later_ones_are_kept(
-    harm: str, also: str, folder: RunFolder, batches: list[Any]
+    harm: str, also: str, folder: RunFolder, batches: list[Judged]
 ) -> None:
     before = contents(folder.path)
     HARM[harm](folder.path / "batches" / "00000.npz")
@@ -332,11 +357,11 @@ def test_a_damaged_batch_is_set_aside_and_executed_again_and_later_ones_are_kept
     resumed = Resumed(folder)
     assert resumed.folder.load_batch(0) is None
     assert "batches-00000.npz" in resumed.set_aside()
-    resumed.folder.save_batch(0, "execution", *batches[0])
+    resumed.folder.save_batch(0, "execution", batches[0])
     for number in (1, 2):
         known = resumed.folder.load_batch(number)
         assert known is not None
-        assert_identical(known, batches[number][0])
+        assert_identical(known, batches[number].episodes)
     assert resumed.folder.failure_count() == 10
     now = {name: text for name, text in contents(folder.path).items() if not name.startswith("damaged/")}
     assert now == before, "the journal too, in its order"
@@ -345,7 +370,7 @@ def test_a_damaged_batch_is_set_aside_and_executed_again_and_later_ones_are_kept
 @pytest.mark.parametrize("line", [0, 1, 2])
 @pytest.mark.parametrize("harm", ["flipped", "cut"])
 def test_a_damaged_journal_line_is_set_aside_and_the_others_are_kept(
-    harm: str, line: int, folder: RunFolder, batches: list[Any]
+    harm: str, line: int, folder: RunFolder, batches: list[Judged]
 ) -> None:
     journal = folder.path / "journal.jsonl"
     whole = journal.read_bytes()
@@ -356,7 +381,7 @@ def test_a_damaged_journal_line_is_set_aside_and_the_others_are_kept(
     assert "has 1 damaged lines" in resumed.said[0]
     assert (folder.path / "damaged" / "journal.jsonl").read_bytes() == lines[line] + b"\n"
     assert [resumed.folder.load_batch(number) is None for number in range(3)] == [n == line for n in range(3)]
-    resumed.folder.save_batch(line, "execution", *batches[line])
+    resumed.folder.save_batch(line, "execution", batches[line])
     assert journal.read_bytes() == whole
     assert len(resumed.said) == 1, "what was executed again is what was there"
 
@@ -371,7 +396,7 @@ def test_damage_that_comes_again_does_not_overwrite_what_was_set_aside(folder: R
 
 
 def test_failures_whose_journal_line_was_never_written_are_neither_lost_nor_counted_twice(
-    folder: RunFolder, batches: list[Any]
+    folder: RunFolder, batches: list[Judged]
 ) -> None:
     journal = folder.path / "journal.jsonl"
     whole = contents(folder.path)
@@ -379,21 +404,21 @@ def test_failures_whose_journal_line_was_never_written_are_neither_lost_nor_coun
     resumed = Resumed(folder)
     assert resumed.folder.failure_count() == 5
     assert resumed.folder.load_batch(2) is None
-    resumed.folder.save_batch(2, "execution", *batches[2])
+    resumed.folder.save_batch(2, "execution", batches[2])
     assert resumed.folder.failure_count() == 10
     assert contents(folder.path) == whole
     assert not resumed.said
 
 
 @pytest.mark.parametrize("again", ["others", "none"])
-def test_failures_that_do_not_come_again_are_kept_aside(again: str, folder: RunFolder, batches: list[Any]) -> None:
+def test_failures_that_do_not_come_again_are_kept_aside(again: str, folder: RunFolder, batches: list[Judged]) -> None:
     """Another version of a library, perhaps."""
     journal, part = folder.path / "journal.jsonl", folder.path / "parts" / "00002.npz"
     found = part.read_bytes()
     journal.write_bytes(b"\n".join(journal.read_bytes().split(b"\n")[:2]) + b"\n")
     resumed = Resumed(folder)
-    episodes, index, failing = batches[2]
-    resumed.folder.save_batch(2, "execution", episodes, index, ~failing if again == "others" else failing & False)
+    failing = ~batches[2].unfair if again == "others" else batches[2].unfair & False
+    resumed.folder.save_batch(2, "execution", replace(batches[2], unfair=failing))
     assert (folder.path / "damaged" / "parts-00002.npz").read_bytes() == found
     assert "holds other failures than its batch gave" in resumed.said[0]
     assert resumed.folder.failure_count() == (10 if again == "others" else 5)
@@ -402,7 +427,7 @@ def test_failures_that_do_not_come_again_are_kept_aside(again: str, folder: RunF
 def test_failures_of_a_batch_that_is_never_executed_again_are_kept_aside(folder: RunFolder) -> None:
     found = (folder.path / "parts" / "00002.npz").read_bytes()
     (folder.path / "parts" / "00003.npz").write_bytes(found)
-    folder.join_failures(np.full(10, "unchecked"))
+    folder.join_failures(unchecked(10))
     with pytest.warns(UserWarning, match="a batch that the journal does not name"):
         folder.finish({})
     assert (folder.path / "damaged" / "parts-00003.npz").read_bytes() == found
@@ -413,7 +438,7 @@ def test_what_a_killed_process_was_writing_is_cleared_away(folder: RunFolder) ->
     for name in ("batches/.00003.npz.77.tmp", "parts/.00003.npz.77.tmp", ".failures.npz.77.tmp"):
         (folder.path / name).write_bytes(b"half")
     run = Resumed(folder).folder
-    run.join_failures(np.full(10, "unchecked"))
+    run.join_failures(unchecked(10))
     run.finish({})
     assert not list(run.path.rglob("*.tmp"))
     assert not (run.path / "batches").exists()
@@ -439,7 +464,7 @@ def test_a_damaged_manifest_is_refused(change: Callable[[str], str], folder: Run
 
 @pytest.fixture
 def finished(folder: RunFolder) -> Path:
-    folder.join_failures(np.full(10, "unchecked"))
+    folder.join_failures(unchecked(10))
     folder.write_evidence({"id": np.arange(30)}, {"coverage_cells": np.arange(3)})
     folder.finish({"failures": 10})
     return folder.path
@@ -513,7 +538,7 @@ def test_a_run_that_another_process_is_writing_cannot_be_resumed_until_that_is_g
     folder: RunFolder, holder: subprocess.Popen[str]
 ) -> None:
     before = contents(folder.path)
-    with pytest.raises(RunInUse, match=rf"is being written by process {holder.pid} on .*Wait until it ends"):
+    with pytest.raises(InUse, match=rf"is being written by process {holder.pid} on .*Wait until it ends"):
         RunFolder.resume(folder.path)
     assert contents(folder.path) == before
     holder.send_signal(signal.SIGKILL)
@@ -532,7 +557,7 @@ def test_the_command_tells_who_is_writing_a_run(
 
 
 def test_a_run_is_free_again_once_it_has_ended_however_it_ended(folder: RunFolder) -> None:
-    with pytest.raises(RunInUse, match=f"process {os.getpid()} on"):
+    with pytest.raises(InUse, match=f"process {os.getpid()} on"):
         RunFolder.resume(folder.path)
     with pytest.raises(KeyboardInterrupt), folder:
         raise KeyboardInterrupt
@@ -541,13 +566,55 @@ def test_a_run_is_free_again_once_it_has_ended_however_it_ended(folder: RunFolde
 
 
 def test_a_run_goes_on_where_there_are_no_locks(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(lock.fcntl, "flock", refuse)  # a filesystem without them
+    monkeypatch.setattr(lock, "lock_descriptor", refuse)
     assert RunFolder.resume(folder.path).failure_count() == 10
-    monkeypatch.setattr(lock, "fcntl", None)  # Windows
-    assert RunFolder.resume(folder.path).failure_count() == 10
+    assert not is_held(folder.path / ".lock")
+
+
+def test_looking_at_a_lock_makes_no_file_and_takes_it_from_nobody(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    assert not is_held(path)
+    assert not path.exists()
+    held = Lock(path)
+    before = path.read_bytes()
+    assert is_held(path)
+    with pytest.raises(InUse):
+        Lock(path)
+    assert path.read_bytes() == before == f"{socket.gethostname()} {os.getpid()}\n".encode()
+    held.release()
+    assert not is_held(path)
+    path.chmod(0o444)  # somebody else's run
+    assert not is_held(path)
+    assert path.read_bytes() == before
+
+
+def test_whoever_only_looks_does_not_keep_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For an instant it holds the lock: whoever wants it, or looks as well, tries again."""
+    path, looking = tmp_path / ".lock", Lock(tmp_path / ".lock")
+    monkeypatch.setattr(lock.time, "sleep", lambda seconds: looking.release())
+    assert not is_held(path)
+    looking = Lock(path)
+    Lock(path).release()
+
+
+def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
+    path, order = tmp_path / ".lock", []
+    first = Lock(path)
+
+    def second() -> None:
+        Lock(path, wait=True).release()
+        order.append("second")
+
+    waiting = threading.Thread(target=second)
+    waiting.start()
+    time.sleep(0.2)
+    order.append("first")
+    first.release()
+    waiting.join(timeout=60)
+    assert order == ["first", "second"]
 
 
 def test_a_finished_run_is_not_resumed_and_what_it_did_not_clear_away_is(finished: Path) -> None:
@@ -572,62 +639,48 @@ def test_a_finished_run_with_damaged_failures_keeps_its_parts(finished: Path) ->
 
 # --- folders of other versions ------------------------------------------------------------------------
 
-FORMATS = (1, 2, 3)
+
+def old_run(tmp_path: Path) -> Path:
+    """A finished run of this format, made before steps, options and the column `random` were there."""
+    return Path(shutil.copytree(TESTS / "fixtures" / "format-3", tmp_path / "format-3"))
 
 
-def of_format(number: int, tmp_path: Path) -> Path:
-    """The same run, as the FairTest of that format wrote it."""
-    return Path(shutil.copytree(TESTS / "fixtures" / f"format-{number}", tmp_path / f"format-{number}"))
-
-
-def test_there_is_a_folder_of_every_format() -> None:
-    assert FORMATS[-1] == FORMAT
-    for number in FORMATS:
-        manifest = json.loads((TESTS / "fixtures" / f"format-{number}" / "manifest.json").read_text())
-        assert manifest["format"] == number
-
-
-def test_failures_of_every_format_are_read_alike(tmp_path: Path) -> None:
-    found = [load_failures(of_format(number, tmp_path) / "failures.npz") for number in FORMATS]
-    assert len(found[0]) == 5
-    for other in found[1:]:
-        for name in ("id", "root_seed", "stream", "start_step", "length", "states", "actions", "rewards"):
-            assert getattr(found[0], name).tobytes() == getattr(other, name).tobytes(), name
-        assert other.q == pytest.approx(found[0].q, abs=1e-5), "the networks' sums had another order in format 1"
-
-
-@pytest.mark.parametrize("number", FORMATS)
-def test_the_columns_of_every_format_are_what_the_docs_say(number: int, tmp_path: Path) -> None:
-    columns = read_arrays(of_format(number, tmp_path) / "failures.npz")
-    assert set(columns) == (COLUMNS - {"index", "status"} if number == 1 else COLUMNS)
-    manifest = json.loads((tmp_path / f"format-{number}" / "manifest.json").read_text())
-    assert manifest["settings"]["index"] == "gini"
-    chosen = columns["jfi" if number == 1 else "index"]
-    assert (chosen <= manifest["theta"]).all()
-    assert (number == 1) == (columns["jfi"].tolist() != jfi(totals(columns["rewards"])).tolist())
-
-
-@pytest.mark.parametrize("number", FORMATS[:-1])
-def test_an_unfinished_run_of_an_older_format_is_refused_with_its_command(number: int, tmp_path: Path) -> None:
-    run = of_format(number, tmp_path)
-    (run / "summary.json").unlink()
-    before = contents(run)
-    with pytest.raises(FairTestError) as caught:
-        RunFolder.resume(run)
-    assert f"was begun by an older FairTest (format {number}, now {FORMAT})" in str(caught.value)
-    assert "in a new folder: fairtest run --policy team" in str(caught.value)
-    assert {name: text for name, text in contents(run).items() if name != ".lock"} == before
-
-
-def test_a_newer_format_is_refused(tmp_path: Path) -> None:
-    run = of_format(3, tmp_path)
+def test_the_columns_of_an_earlier_run_are_what_the_docs_say(tmp_path: Path) -> None:
+    run = old_run(tmp_path)
+    columns = read_arrays(run / "failures.npz")
+    assert set(columns) == COLUMNS
     manifest = json.loads((run / "manifest.json").read_text())
-    (run / "manifest.json").write_text(json.dumps({**manifest, "format": FORMAT + 1}))
-    for read in (RunFolder.resume, lambda path: load_failures(path / "failures.npz")):
-        with pytest.raises(
-            FairTestError, match=rf"newer FairTest \(format {FORMAT + 1}; this one reads up to {FORMAT}\)"
-        ):
+    assert (manifest["format"], manifest["settings"]["index"]) == (FORMAT, "gini")
+    assert (columns["index"] <= manifest["theta"]).all()
+    assert columns["jfi"].tolist() == jfi(totals(columns["rewards"])).tolist()
+    assert len(load_failures(run / "failures.npz")) == 5
+
+
+@pytest.mark.parametrize("number", [1, 2, FORMAT + 1])
+@pytest.mark.parametrize("finished", [True, False])
+def test_another_format_is_refused_in_one_sentence_and_nothing_is_changed(
+    number: int, finished: bool, tmp_path: Path
+) -> None:
+    run = old_run(tmp_path)
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "format": number}))
+    if not finished:
+        (run / "summary.json").unlink()
+    before = contents(run)
+    age = "a newer" if number > FORMAT else "an older"
+    readers: list[Callable[[Path], object]] = [
+        read_run,
+        RunFolder.resume,
+        lambda path: load_failures(path / "failures.npz"),
+    ]
+    for read in readers:
+        with pytest.raises(FairTestError) as caught:
             read(run)
+        assert str(caught.value) == (
+            f"{str(run)!r} was written by {age} FairTest (format {number}; this one reads format {FORMAT}): read it"
+            " with the version that manifest.json names, or run it again."
+        )
+    assert contents(run) == before
 
 
 # --- Ctrl-C ---------------------------------------------------------------------------------------------
@@ -647,7 +700,7 @@ def test_a_signal_waits_until_the_file_is_whole(number: signal.Signals, tmp_path
 
 
 def test_a_batch_that_was_executed_is_kept_whole_before_the_run_stops(
-    folder: RunFolder, batches: list[Any], monkeypatch: pytest.MonkeyPatch
+    folder: RunFolder, batches: list[Judged], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from epymarl_fairtest.store import run as module
 
@@ -659,7 +712,7 @@ def test_a_batch_that_was_executed_is_kept_whole_before_the_run_stops(
 
     monkeypatch.setattr(module, "write_arrays", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        folder.save_batch(3, "execution", *batches[0])
+        folder.save_batch(3, "execution", batches[0])
     assert read_journal(folder.path / "journal.jsonl")[0].keys() == {0, 1, 2, 3}
     assert Resumed(folder).folder.failure_count() == 15
 
@@ -677,10 +730,10 @@ def test_a_signal_that_a_library_swallows_stops_the_run_after_the_batch(tmp_path
             return super().load_batch(number)
 
     folder = Deaf(tmp_path / "run")
-    subject = saved_team(policy_folder(tmp_path / "team", time_limit=5), "env")
+    team = saved_team(policy_folder(tmp_path / "team", time_limit=5), "env")
     given = configure({"method": "random", "budget": 100, "batch": 10, "engine": "lockstep", "report": False})
     with stoppable(), pytest.raises(Stopped):
-        run(subject, given, folder, seed=1, command="", warn=print)
+        run(team, given, folder, seed=1, command="", warn=print)
     assert folder.episode_count() == 20
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "as before"
 
@@ -720,7 +773,7 @@ def endless(team: Path, run: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_run_tells_what_it_found_and_how_to_go_on(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_stopped_run_says_what_it_found_and_how_to_resume_it(number: signal.Signals, tmp_path: Path) -> None:
     run = tmp_path / "my run"
     child = subprocess.Popen(endless(policy_folder(tmp_path / "team"), run), stderr=subprocess.PIPE, text=True)
     try:
@@ -782,19 +835,18 @@ def test_a_full_disk_is_one_message_that_names_the_file(limit: int, file: str, t
         assert not run.exists()
     else:
         assert saved_failures(run, 0) == 10, "what was found before is kept"
-        assert f"go on with: fairtest run --resume {run}" in done.stderr
+        assert f"resume with: fairtest run --resume {run}" in done.stderr
 
 
-def test_a_journal_that_cannot_grow_is_one_message(folder: RunFolder, batches: list[Any]) -> None:
-    episodes, index, failing = batches[0]
+def test_a_journal_that_cannot_grow_is_one_message(folder: RunFolder, batches: list[Judged]) -> None:
     size = (folder.path / "journal.jsonl").stat().st_size
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def save() -> None:
         """The parts and batches of no episodes are small: only the journal reaches the limit."""
-        none = episodes.take(np.zeros(10, bool))
+        none = batches[0].take(np.zeros(10, bool))
         resource.setrlimit(resource.RLIMIT_FSIZE, (max(size + 10, 6_000), hard))
-        folder.save_batch(3, "execution", none, index[:0], failing[:0])
+        folder.save_batch(3, "execution", none)
 
     padding = b" " * (6_000 - size) + b"\n"
     with open(folder.path / "journal.jsonl", "ab") as journal:

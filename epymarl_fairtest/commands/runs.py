@@ -130,8 +130,11 @@ def look(path: Path) -> Run:
 
 
 def _told(path: Path) -> dict[str, Any]:
-    from epymarl_fairtest.store.finished import damaged, read_manifest, read_summary
+    from epymarl_fairtest.store.finished import read_manifest, read_summary
     from epymarl_fairtest.store.journal import read_journal
+    from epymarl_fairtest.store.lock import FILE as LOCK_FILE
+    from epymarl_fairtest.store.lock import is_held
+    from epymarl_fairtest.store.read import damaged
 
     manifest = read_manifest(path)
     settings = manifest["settings"]
@@ -139,29 +142,13 @@ def _told(path: Path) -> dict[str, Any]:
     told |= {name: manifest.get(name) for name in ("task", "seed", "algorithm", "policy", "theta", "format")}
     if not (path / "summary.json").is_file():
         batches, _ = read_journal(path / "journal.jsonl")
-        return told | {"state": RUNNING if is_locked(path) else INTERRUPTED, "batches": len(batches)}
+        return told | {"state": RUNNING if is_held(path / LOCK_FILE) else INTERRUPTED, "batches": len(batches)}
     summary = read_summary(path)
     told |= {name: summary.get(name) for name in ("method", "theta", *NUMBERS)}
     for name in ("failures.npz", "executions.npz", "evidence.npz"):  # a study or an older version may not have them
         if (path / name).is_file() and not zipfile.is_zipfile(path / name):
             raise damaged(path / name, "it is cut off or no .npz file")
     return told | {"state": FINISHED}
-
-
-def is_locked(path: Path) -> bool:
-    """Is a process at it? Its lock goes with it, however it ends."""
-    from epymarl_fairtest.store.lock import FILE
-
-    try:
-        import fcntl
-
-        with (path / FILE).open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except (ImportError, OSError):  # no locks here, or no lock file
-        return False
-    return False
 
 
 def table(found: Sequence[Run]) -> str:

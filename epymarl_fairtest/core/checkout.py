@@ -5,11 +5,10 @@ Knows where a checkout is and how to tell one; never changes it.
 
 import json
 import os
-import secrets
-from contextlib import suppress
 from pathlib import Path
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import replace_file
 
 MARKS = ("src/main.py", "src/run.py", "src/runners/__init__.py", "src/envs/__init__.py")
 
@@ -20,7 +19,7 @@ def is_checkout(path: Path) -> bool:
 
 
 def require_checkout(given: str | Path, source: str = "") -> Path:
-    """The folder `given` as an absolute path, or a FairTestError that says why it is no checkout."""
+    """The folder `given` as an absolute path, or a FairTestError that says why it is not a checkout."""
     path = Path(given).expanduser()
     named = f"{source}{str(given)!r}"
     contains = f"an EPyMARL checkout is a folder that contains {', '.join(MARKS)}"
@@ -34,7 +33,7 @@ def require_checkout(given: str | Path, source: str = "") -> Path:
             reason = "is a file, not a folder"
         else:
             missing = [mark for mark in MARKS if not (path / mark).is_file()]
-            reason = f"is no EPyMARL checkout (missing: {', '.join(missing)})"
+            reason = f"is not an EPyMARL checkout (missing: {', '.join(missing)})"
             for parent in path.resolve().parents:
                 if is_checkout(parent):
                     advice = f"Did you mean {str(parent)!r}?"
@@ -62,39 +61,13 @@ def remember(path: Path) -> None:
     file = _register()
     file.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"checkout": str(path.resolve())}, indent=1) + "\n"
-    write_atomically(file, text.encode())
+    replace_file(file, lambda out: out.write(text.encode()))
 
 
 def forget(path: Path) -> None:
     """Undo `remember(path)`; another registered checkout stays."""
     if _registered() == path.resolve():
         _register().unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Readers see the old bytes or the new ones, never half; the mode of an existing file is kept."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        # 0o666 under the umask is what an editor would have made of a new file; mkstemp makes 0o600.
-        # Windows translates newlines unless told that these are bytes.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        with open(os.open(temporary, flags, 0o666), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            _keep_owner_and_mode(path, temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _keep_owner_and_mode(old: Path, new: Path) -> None:
-    status = old.stat()
-    if hasattr(os, "chown"):
-        with suppress(PermissionError):  # matters when root installs into somebody's checkout
-            os.chown(new, status.st_uid, status.st_gid)
-    os.chmod(new, status.st_mode & 0o7777)
 
 
 def _register() -> Path:

@@ -1,4 +1,7 @@
-"""Files appear whole or not at all: temporary file in the same folder, fsync, rename; Ctrl-C waits meanwhile."""
+"""Files appear whole or not at all: temporary file in the same folder, fsync, rename; Ctrl-C waits meanwhile.
+
+The only place that knows how; everything that must never be half written goes through here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import signal
+import stat
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,34 +30,53 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # no signal is handled in the others
         yield
         return
-    came: list[int] = []
+    arrived: list[int] = []
     handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-    before = {number: signal.signal(number, lambda which, _: came.append(which)) for number in handled}
+    before = {number: signal.signal(number, lambda which, _: arrived.append(which)) for number in handled}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for which in came:
+        for which in arrived:
             signal.raise_signal(which)
 
 
-def write_atomically(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def replace_file(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
+    """Readers see the old content or the new, never half. Owner and mode of an existing file are kept.
+
+    Raises OSError as it comes; whoever has nothing better to say than `cannot_write` calls `write_atomically`.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with uninterrupted():
-            with open(temporary, "wb") as file:
+            with open(temporary, "xb") as file:  # a new file has the mode that the umask leaves
                 fill(file)
                 file.flush()
                 os.fsync(file.fileno())
+            if path.exists():
+                _keep_owner_and_mode(path, temporary)
             os.replace(temporary, path)
             sync_folder(path.parent)
-    except BaseException as error:
+    except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError):
-            raise cannot_write(path, error) from error
         raise
+
+
+def _keep_owner_and_mode(old: Path, new: Path) -> None:
+    status = old.stat()
+    if hasattr(os, "chown"):
+        with contextlib.suppress(PermissionError):  # matters when root writes into somebody else's folder
+            os.chown(new, status.st_uid, status.st_gid)
+    os.chmod(new, stat.S_IMODE(status.st_mode))
+
+
+def write_atomically(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
+    try:
+        replace_file(path, fill)
+    except OSError as error:
+        raise cannot_write(path, error) from error
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False) -> None:
@@ -96,6 +120,8 @@ def write_json(path: Path, value: Any) -> None:
 
 def sync_folder(folder: Path) -> None:
     """A rename is safe from a power cut only once its folder is on disk."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows cannot open a folder
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -15,13 +15,9 @@ from typing import Literal
 
 import yaml
 
-from epymarl_fairtest.core.checkout import (
-    forget,
-    remember,
-    require_checkout,
-    write_atomically,
-)
+from epymarl_fairtest.core.checkout import forget, remember, require_checkout
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import replace_file
 from epymarl_fairtest.core.shipped import shipped
 
 RECORD = ".fairtest-install.json"  # in the checkout: what was done, so that a later version can undo it
@@ -369,7 +365,7 @@ class _Tree:
         if data is None:
             path.unlink()
         else:
-            write_atomically(path, data)
+            replace_file(path, lambda file: file.write(data))
 
     def _roll_back(self, written: list[str]) -> None:
         for name in reversed(written):

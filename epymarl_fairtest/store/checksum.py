@@ -33,15 +33,20 @@ def unsealed(text: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(value, dict):
-        raise ValueError("no set of names and values")
-    crc = value.pop("crc", None)
-    if crc != sealed(value)["crc"]:
+        raise ValueError("not a set of names and values")
+    return unseal(value)
+
+
+def unseal(value: Mapping[str, Any]) -> dict[str, Any]:
+    """The value without its checksum; ValueError if that is missing or wrong."""
+    content = {name: part for name, part in value.items() if name != "crc"}
+    if value.get("crc") != sealed(content)["crc"]:
         raise ValueError("wrong checksum")
-    return value
+    return content
 
 
 def verify(path: Path) -> None:
-    """Refuse a file that is not what its finished run wrote; older formats and unfinished runs promise nothing."""
+    """Refuse a file that is not what its finished run wrote; an unfinished run promises nothing."""
     record = path.with_name(CHECKSUMS)
     if not record.is_file():
         return
@@ -49,11 +54,11 @@ def verify(path: Path) -> None:
         promised = unsealed(record.read_bytes())["files"].get(path.name)
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise FairTestError(
-            f"{str(record)!r} is damaged ({error}): nothing says whether {path.name} is whole. Take it away to read the"
-            " file unchecked."
+            f"{str(record)!r} is damaged ({error}): nothing says whether {path.name} is whole. Move it away to read"
+            " the file unchecked."
         ) from error
     if promised is not None and checksum(path) != promised:
         raise FairTestError(
-            f"{str(path)!r} is damaged: its checksum is not the one in {CHECKSUMS}. Restore it from a copy, or make the"
-            " run again: manifest.json holds its command, and the same seed gives the same failures."
+            f"{str(path)!r} is damaged: its checksum is not the one in {CHECKSUMS}. Restore it from a copy, or repeat"
+            " the run: manifest.json has its command, and the same seed gives the same failures."
         )

@@ -1,6 +1,6 @@
 """Reading failures.npz back: the episodes as they were executed, without what the agents saw.
 
-Observations are not stored: they follow from the states. Who replays failures of agents with a memory
+Observations are not stored: they follow from the states. Replaying failures of agents with a memory
 restores each state of the prefix in a world and looks.
 """
 
@@ -60,7 +60,7 @@ def read_column(path: Path, name: str) -> NDArray[Any]:
 
 
 def _nothing() -> Episodes:
-    """A run without failures: no rows, and nobody knows of how many agents."""
+    """A run without failures: no rows, of an unknown number of agents."""
     whole: dict[str, Any] = {name: np.empty(0, np.int64) for name in ("root_seed", "parent", "id")}
     steps: dict[str, Any] = {name: np.empty(0, np.int32) for name in ("length", "shift", "start_step")}
     return Episodes(

@@ -1,13 +1,12 @@
-"""A finished run, read back: the one way in for the report, replays and the workflow. Decides nothing itself.
+"""A finished run, read back: the one way in for the report and for every command on a run. Decides nothing itself.
 
-What is damaged or does not fit together is refused, whoever asks. What is not there is told (`missing`): older versions
-did not write every file, and a folder may have been thinned out; who cannot do without a file names it.
+What is damaged or contradicts itself is refused, whoever asks. What is not there is listed (`missing`): a study keeps
+few files, and a folder may have been thinned out. Whoever cannot do without a file names it.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +20,8 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.settings import FIELDS, TEXT, Rule, between, whole
-from epymarl_fairtest.store.checksum import unsealed, verify
-from epymarl_fairtest.store.read import read_arrays, refuse_missing, refuse_other_formats
+from epymarl_fairtest.store.checksum import unseal, verify
+from epymarl_fairtest.store.read import damaged, read_arrays, read_json, refuse_missing, refuse_other_formats
 
 COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
 SUMMARY = dict.fromkeys(COUNTS, whole(0)) | {"coverage": between(0, 1), "theta": between(0, 1), "method": TEXT}
@@ -30,13 +29,10 @@ NEEDED = ("index", "allocation", "execution", "epsilon", "temperature", "budget"
 SETTINGS: dict[str, Rule] = {name: FIELDS[name].metadata["rule"] for name in NEEDED}
 SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "length", "index")
 FAILURES = (*SCALARS, "status", "rewards", "initial_state")
-ABSENT = {  # file -> why it may be missing
-    "failures.npz": "a study keeps it only with --keep-failures, or it was taken away",
-    "executions.npz": "a study keeps it only with --keep-failures, or it was taken away",
-    "evidence.npz": "a study keeps it only with --keep-failures, or it was taken away",
-}
+OPTIONAL = ("failures.npz", "executions.npz", "evidence.npz")
+WHY_ABSENT = "a study keeps it only with --keep-failures, or it was deleted"
 RENAMED = {"confirmation": "splice"}  # purposes that had another name in earlier runs of this format
-RANDOM = {"predictor", "candidate"}  # purposes of random executions, in earlier runs that do not say which were
+RANDOM = {"predictor", "candidate"}  # purposes of random executions, for earlier runs without the column `random`
 Columns = dict[str, NDArray[Any]]
 
 
@@ -63,14 +59,14 @@ class FinishedRun:
     def failures(self) -> Columns:
         """SCALARS, status, initial_state and received; no columns where there is no failure."""
         path = self.path / "failures.npz"
-        found = read_arrays(path, FAILURES) if path.is_file() else {}
-        if not found:
+        columns = read_arrays(path, FAILURES) if path.is_file() else {}
+        if not columns:
             return {}
-        fits = found.keys() == set(FAILURES) and {one.shape[:1] for one in found.values()} == {found["id"].shape}
-        if not fits or (found["rewards"].ndim, found["initial_state"].ndim) != (3, 2):
+        fits = columns.keys() == set(FAILURES) and {one.shape[:1] for one in columns.values()} == {columns["id"].shape}
+        if not fits or (columns["rewards"].ndim, columns["initial_state"].ndim) != (3, 2):
             raise damaged(path, "its columns do not hold failures")
-        found["received"] = totals(found.pop("rewards"))
-        return found
+        columns["received"] = totals(columns.pop("rewards"))
+        return columns
 
     @property
     def positions_known(self) -> bool:
@@ -102,7 +98,7 @@ class FinishedRun:
         """How many of the random executions are unfair, of how many; where nobody received anything none is."""
         if not self.random.any():
             raise FairTestError(
-                f"The run {str(self.path)!r} (method {self.summary['method']!r}) holds no random executions, so that"
+                f"The run {str(self.path)!r} (method {self.summary['method']!r}) holds no random executions, so"
                 " nothing is known about the natural failure rate. Test the team with method=fairtest or method=random."
             )
         return int((self.unfair(theta) & self.random).sum()), int(self.random.sum())
@@ -123,11 +119,11 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
     if summary["method"] == "predictor":
         raise FairTestError(f"{str(path)!r} is not a search: a study of the predictor (rq3a) judges no team.")
     _check(path / "manifest.json", manifest["settings"], SETTINGS)
-    absent = {name: why for name, why in ABSENT.items() if not (path / name).is_file()}
+    absent = [name for name in OPTIONAL if not (path / name).is_file()]
     for name in needed:
         if name in absent:
-            raise FairTestError(f"{str(path / name)!r} is missing: {absent[name]}. Run it again.")
-    missing = {name: f"{name} is not in the run folder: {why}" for name, why in absent.items()}
+            raise FairTestError(f"{str(path / name)!r} is missing: {WHY_ABSENT}. Run it again.")
+    missing = {name: f"{name} is not in the run folder: {WHY_ABSENT}" for name in absent}
     judged = 0 if "executions.npz" in absent else summary["evaluated"]
     executions = _read_executions(path / "executions.npz", judged, summary["method"])
     if not judged:
@@ -137,22 +133,22 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
     counted = {"failures": run.unfair(), "undefined": np.isnan(executions["index"])} if judged else {}
     for name, rows in counted.items():
         if rows.sum() != summary[name]:
-            raise damaged(path, f"executions.npz has {rows.sum()} {name} and summary.json tells of {summary[name]}")
+            raise damaged(path, f"executions.npz has {rows.sum()} {name}, summary.json says {summary[name]}")
     return run
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
     refuse_other_formats(path)
-    manifest = _read_json(path / "manifest.json")
+    manifest = _read_verified(path / "manifest.json")
     if not isinstance(manifest.get("settings"), dict) or not TEXT.holds(manifest.get("task")):
-        raise damaged(path / "manifest.json", "it does not tell task and settings")
+        raise damaged(path / "manifest.json", "it does not name the task and the settings")
     return manifest
 
 
 def read_summary(path: Path) -> dict[str, Any]:
     """The summary of a search, or that of a study of the predictor, which counts nothing."""
     verify(path / "summary.json")
-    summary = _read_json(path / "summary.json")
+    summary = _read_verified(path / "summary.json")
     if summary.get("method") != "predictor":
         _check(path / "summary.json", summary, SUMMARY)
         ledger = summary.get("ledger") or {}
@@ -160,25 +156,19 @@ def read_summary(path: Path) -> dict[str, Any]:
     return summary
 
 
-def damaged(path: Path, why: object) -> FairTestError:
-    return FairTestError(f"{str(path)!r} is damaged: {why}.")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_verified(path: Path) -> dict[str, Any]:
+    """A JSON object; its own checksum must match where it has one."""
+    value = read_json(path)
     try:
-        content = path.read_bytes()
-        value = json.loads(content)
-        if not isinstance(value, dict):
-            raise ValueError("it is no set of names and values")
-        return unsealed(content) if "crc" in value else value
-    except (OSError, ValueError, RecursionError) as error:
+        return unseal(value) if "crc" in value else value
+    except ValueError as error:
         raise damaged(path, error) from error
 
 
-def _check(path: Path, told: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
-    wrong = [f"{name}={told.get(name)!r}" for name, rule in rules.items() if not rule.holds(told.get(name))]
+def _check(path: Path, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
+    wrong = [f"{name}={values.get(name)!r}" for name, rule in rules.items() if not rule.holds(values.get(name))]
     if wrong:
-        raise damaged(path, "it tells " + ", ".join(wrong))
+        raise damaged(path, "it says " + ", ".join(wrong))
 
 
 def _read_executions(path: Path, judged: int, method: str) -> Columns:
@@ -193,7 +183,7 @@ def _read_executions(path: Path, judged: int, method: str) -> Columns:
     shapes = {name: columns[name].shape for name in names if name in columns}
     whole = len(shapes) == len(names) and {shape[:1] for shape in shapes.values()} == {(judged,)}
     if not whole or len(shapes["received"]) != 2 or columns["index"].dtype != np.float64:
-        raise damaged(path, f"its columns do not hold the {judged} episodes that summary.json tells of")
+        raise damaged(path, f"its columns do not hold the {judged} episodes that summary.json counts")
     return columns
 
 

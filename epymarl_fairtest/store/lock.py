@@ -1,6 +1,7 @@
-"""One process per run folder: a lock of the operating system's, which goes with the process however it ends.
+"""One process per run folder, and per job of a study: the operating system's lock on a file that names its holder.
 
-Where there are no such locks (Windows, some network filesystems) nothing is locked; a new run still needs a new folder.
+The lock goes with its process, however that ends. On a filesystem without locks nothing is locked and everything else
+works: a new run needs a new folder all the same.
 """
 
 from __future__ import annotations
@@ -8,48 +9,49 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import time
 from pathlib import Path
+
+from filelock import lock_descriptor
 
 from epymarl_fairtest.core.errors import FairTestError
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-FILE = ".lock"
+FILE = ".lock"  # in a run folder
+GLANCE = 0.05  # seconds after which whoever only looked (`is_held`) has let go
 
 
-class RunInUse(FairTestError):
-    """Another process is writing this run."""
+class InUse(FairTestError):
+    """Another process holds the lock."""
 
 
 class Lock:
     """Held from the beginning until it is released or removed."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
-        self._file = open(self._path, "a+")  # noqa: SIM115  (open as long as it is held)
+    def __init__(self, path: Path, held: str = "", *, wait: bool = False) -> None:
+        """Refused with `held` and the holder's name if another process has it, unless that shall be waited for."""
+        self._path = path
+        self._file = open(path, "a+")  # noqa: SIM115  (open as long as it is held)
         try:
-            if fcntl is not None:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.seek(0)
-            host, _, pid = self._file.read().partition(" ")
+            if not _taken(self._file.fileno(), wait=wait):
+                raise InUse(f"{held} by {self._holder()}. Wait until it ends, or stop it first.")
+        except BaseException:  # Ctrl-C, too
             self._file.close()
-            who = f"process {pid.strip()} on {host}" if pid else "another process"
-            raise RunInUse(
-                f"The run {str(folder)!r} is being written by {who}. Wait until it ends, or stop it first."
-            ) from None
-        except OSError:  # a filesystem without locks
-            pass
+            raise
         with contextlib.suppress(OSError):  # on a full disk nobody knows who holds it
             self._file.truncate(0)
             self._file.write(f"{socket.gethostname()} {os.getpid()}\n")
             self._file.flush()
 
+    def _holder(self) -> str:
+        with contextlib.suppress(OSError):  # Windows keeps others from reading it
+            self._file.seek(0)
+            host, _, pid = self._file.read().partition(" ")
+            if pid:
+                return f"process {pid.strip()} on {host}"
+        return "another process"
+
     def release(self) -> None:
-        """Let others have it. The file stays: who waits at another one would not be kept out."""
+        """Let others have it. The file stays: whoever waits for a deleted one would not be kept out by the next."""
         with contextlib.suppress(OSError):  # a full disk
             self._file.close()
 
@@ -57,3 +59,33 @@ class Lock:
         """Nobody will need it again."""
         self._path.unlink(missing_ok=True)
         self.release()
+
+
+def is_held(path: Path) -> bool:
+    """Does a process hold this lock? Makes no file, and takes nothing from anybody."""
+    try:
+        handle = _opened(path)
+    except OSError:  # there is no such file
+        return False
+    try:
+        return not _taken(handle)
+    finally:
+        os.close(handle)
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR)  # NFS locks only what may be written
+    except OSError:
+        return os.open(path, os.O_RDONLY)  # somebody else's run
+
+
+def _taken(handle: int, *, wait: bool = False) -> bool:
+    """Whether this process has the lock now; a filesystem without locks gives it to everybody."""
+    try:
+        if lock_descriptor(handle, blocking=wait):
+            return True
+        time.sleep(GLANCE)
+        return lock_descriptor(handle, blocking=False)
+    except OSError:
+        return True

@@ -17,24 +17,39 @@ FORMAT = 3
 
 
 def refuse_missing(folder: Path) -> None:
-    """Refuse what is no folder at all."""
+    """Refuse what is not a folder."""
     if not folder.is_dir():
         what = f"{str(folder)!r} is a file." if folder.exists() else f"There is no folder {str(folder)!r}."
-        raise FairTestError(f"{what} Name the folder of a run; `fairtest runs` lists those there are.")
+        raise FairTestError(f"{what} Name the folder of a run; `fairtest runs` lists them.")
 
 
 def refuse_other_formats(folder: Path) -> None:
-    """Refuse a run folder of a format that this version does not know."""
+    """Refuse a run folder of another format than this version's."""
     try:
         found = json.loads((folder / "manifest.json").read_bytes())["format"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return  # no run folder, or a damaged manifest: others tell
+        return  # not a run folder, or a damaged manifest: whoever reads it says so
     if isinstance(found, int) and found != FORMAT:
         newer = "a newer" if found > FORMAT else "an older"
         raise FairTestError(
-            f"{str(folder)!r} was written by {newer} FairTest (format {found}; this one reads format {FORMAT})."
-            " Read it with the version that manifest.json names, or make the run again."
+            f"{str(folder)!r} was written by {newer} FairTest (format {found}; this one reads format {FORMAT}): read it"
+            " with the version that manifest.json names, or run it again."
         )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object. A checksum that it carries is not verified."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise damaged(path, error) from error
+    if not isinstance(value, dict):
+        raise damaged(path, "it is not a set of names and values")
+    return value
+
+
+def damaged(path: Path, why: object) -> FairTestError:
+    return FairTestError(f"{str(path)!r} is damaged: {why}.")
 
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
@@ -42,10 +57,10 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
     try:
         verify(path)
         with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files if names is None or name in names}
-        if not all(isinstance(array, np.ndarray) for array in found.values()):
+            arrays = {name: file[name] for name in file.files if names is None or name in names}
+        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
             raise ValueError("it holds more than arrays")
-        return found
+        return arrays
     except FairTestError:
         raise
     except Exception as error:  # a damaged archive fails in zipfile, zlib, struct, tokenize and elsewhere

@@ -2,7 +2,7 @@
 
 Order of writing: a batch's failures first, then the batch, then its journal line with the checksums of
 both. The journal is the commit: what it names is on disk. A failure is never deleted: `failures.npz` is
-complete before the parts it was joined from go, and what is damaged is moved to `damaged/`.
+complete before the parts it was joined from are deleted, and what is damaged is moved to `damaged/`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,19 @@ from epymarl_fairtest.core.files import (
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import Judge, Judged
-from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, sealed, unsealed, verify
+from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, sealed, unseal, verify
 from epymarl_fairtest.store.failures import load_failures, read_column
 from epymarl_fairtest.store.journal import Entry, append_journal, read_journal, write_journal
 from epymarl_fairtest.store.lock import FILE as LOCK_FILE
 from epymarl_fairtest.store.lock import Lock
-from epymarl_fairtest.store.read import FORMAT, read_arrays, refuse_missing, refuse_other_formats
+from epymarl_fairtest.store.read import (
+    FORMAT,
+    damaged,
+    read_arrays,
+    read_json,
+    refuse_missing,
+    refuse_other_formats,
+)
 
 SCALARS = (
     "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi",
@@ -50,20 +57,25 @@ RESULTS = ("journal.jsonl", "failures.npz", "failures.csv", "executions.npz", "e
 Warn = Callable[[str], None]
 
 
+def _lock(path: Path) -> Lock:
+    return Lock(path / LOCK_FILE, f"The run {str(path)!r} is being written")
+
+
 class RunFolder:
     """Writes one run. Made only once everything that can be checked beforehand was checked.
 
-    It is locked for this process from then on; leaving it as a context (or finishing) lets others have it.
+    It is locked for this process from then on; leaving it as a context (or finishing) unlocks it.
     """
 
     def __init__(self, path: Path, warn: Warn = warnings.warn) -> None:
         self.path, self.resumed, self._warn = path, False, warn
         self._journal: dict[int, Entry] = {}  # by number of the batch
+        self._extra: list[str] = []  # files of the steps after the search
         self._made = [parent for parent in path.parents if not parent.exists()]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.mkdir()
-            self._lock = Lock(path)
+            self._lock = _lock(path)
             (path / "batches").mkdir()
             (path / "parts").mkdir()
             sync_folder(path.parent)
@@ -83,13 +95,14 @@ class RunFolder:
             raise FairTestError(f"{str(path)!r} is not a started run: it holds no manifest.json.")
         refuse_other_formats(path)
         folder = cls.__new__(cls)
-        folder.path, folder.resumed, folder._warn, folder._made = path, True, warn, []
+        folder.path, folder.resumed, folder._warn, folder._made, folder._extra = path, True, warn, [], []
         try:
-            folder._lock = Lock(path)
+            folder._lock = _lock(path)
         except OSError as error:
             raise cannot_write(path, error) from error
         try:
             folder._refuse_finished()
+            folder.manifest()  # a damaged one is refused before anything is changed
             folder._read_journal()
         except BaseException:
             folder._lock.release()
@@ -104,7 +117,7 @@ class RunFolder:
 
     def _refuse_finished(self) -> None:
         if (self.path / "summary.json").is_file():
-            with contextlib.suppress(FairTestError, OSError):  # damaged, or taken away: then nothing else is
+            with contextlib.suppress(FairTestError, OSError):  # damaged or deleted: then everything else stays
                 verify(self.path / "failures.npz")
                 self._clear()  # it may have been killed at the very end
             self._lock.remove()
@@ -116,18 +129,18 @@ class RunFolder:
         for name in ("batches", "parts"):  # a copy may have left them out
             (self.path / name).mkdir(exist_ok=True)
         path = self.path / "journal.jsonl"
-        self._journal, damaged = read_journal(path)
-        if damaged:
+        self._journal, torn = read_journal(path)
+        if torn:
             aside = self._aside(path)
-            write_atomically(aside, lambda file: file.write(b"\n".join(damaged) + b"\n"))
+            write_atomically(aside, lambda file: file.write(b"\n".join(torn) + b"\n"))
             self._warn(
-                f"{str(path)!r} has {len(damaged)} damaged lines, now in {str(aside)!r}. {len(self._journal)} batches"
+                f"{str(path)!r} has {len(torn)} damaged lines, now in {str(aside)!r}. {len(self._journal)} batches"
                 " are known; the others are executed again."
             )
         self._write_journal()  # a torn tail must not hurt the next line
 
     def _aside(self, path: Path) -> Path:
-        """A new place in damaged/ for this file."""
+        """A name in damaged/ for this file that is not taken."""
         inside = path.relative_to(self.path)
         folder, name = self.path / "damaged", "-".join(inside.parts)
         folder.mkdir(exist_ok=True)
@@ -149,10 +162,10 @@ class RunFolder:
         episodes = Episodes(**read_arrays(self._batch(number)))
         part = self._part(number)
         if entry["failures"] and not self._is_whole(part, entry["part_checksum"]):
-            found = failure_arrays(self._judged(episodes))
-            if len(found["id"]) != entry["failures"]:
+            failing = failure_arrays(self._judged(episodes))
+            if len(failing["id"]) != entry["failures"]:
                 return None
-            write_arrays(part, found)
+            write_arrays(part, failing)
             self._append({**entry, "part_checksum": checksum(part)})
         return episodes
 
@@ -162,11 +175,11 @@ class RunFolder:
             if checksum(path) == promised:
                 return True
         except FileNotFoundError:
-            self._warn(f"{str(path)!r} is missing although the journal names it; it is made again.")
+            self._warn(f"{str(path)!r} is missing although the journal names it; it will be made again.")
             return False
         except OSError:  # the disk cannot read it
             pass
-        self._set_aside(path, "is damaged (its checksum is not the one in the journal) and made again")
+        self._set_aside(path, "is damaged (its checksum is not the one in the journal) and will be made again")
         return False
 
     def _judged(self, episodes: Episodes) -> Judged:
@@ -180,11 +193,11 @@ class RunFolder:
 
     def _save_batch(self, number: int, purpose: str, judged: Judged) -> None:
         part, batch, episodes = self._part(number), self._batch(number), judged.episodes
-        found = failure_arrays(judged) if judged.unfair.any() else {}
-        if part.exists() and not _holds(part, found):  # of a process that was killed before it wrote the line
+        failing = failure_arrays(judged) if judged.unfair.any() else {}
+        if part.exists() and not _holds(part, failing):  # of a process that was killed before it wrote the line
             self._set_aside(part, "holds other failures than its batch gave when it was executed again")
-        if found:
-            write_arrays(part, found)
+        if failing:
+            write_arrays(part, failing)
         write_arrays(batch, {name: getattr(episodes, name) for name in episodes.__dataclass_fields__})
         self._append(
             {
@@ -194,7 +207,7 @@ class RunFolder:
                 "steps": episodes.executed_steps(),
                 "failures": int(judged.unfair.sum()),
                 "batch_checksum": checksum(batch),
-                "part_checksum": checksum(part) if found else None,
+                "part_checksum": checksum(part) if failing else None,
             }
         )
 
@@ -225,13 +238,13 @@ class RunFolder:
 
     def failures(self, rows: NDArray[np.int64]) -> Episodes:
         """The failures found so far with these numbers (ascending), without what the agents saw."""
-        found, first = [], 0
+        chosen, first = [], 0
         for path, count in self._parts():
             here = rows[(rows >= first) & (rows < first + count)] - first
             if len(here):
-                found.append(load_failures(path).take(here))
+                chosen.append(load_failures(path).take(here))
             first += count
-        return Episodes.concatenate(found)
+        return Episodes.concatenate(chosen)
 
     def _parts(self) -> list[tuple[Path, int]]:
         """The files that hold failures, and how many each holds."""
@@ -241,9 +254,9 @@ class RunFolder:
     # --- beginning and end ---
 
     def remove_if_empty(self, *, refused: bool = False) -> None:
-        """Take the folder away again if nothing was written into it; after a refusal, if nothing was executed."""
-        there, made = {path.name for path in self.path.rglob("*")}, {LOCK_FILE, "batches", "parts"}
-        if there == made or (refused and not self.resumed and there == made | {"manifest.json"}):
+        """Delete the folder again if nothing was written into it; after a refusal, if nothing was executed."""
+        content, made = {path.name for path in self.path.rglob("*")}, {LOCK_FILE, "batches", "parts"}
+        if content == made or (refused and not self.resumed and content == made | {"manifest.json"}):
             (self.path / "manifest.json").unlink(missing_ok=True)
             self._clear()
             with contextlib.suppress(OSError):  # somebody else put something there
@@ -254,12 +267,14 @@ class RunFolder:
         write_json(self.path / "manifest.json", sealed({"format": FORMAT, **manifest}))
 
     def manifest(self) -> dict[str, Any]:
+        path = self.path / "manifest.json"
         try:
-            content = (self.path / "manifest.json").read_bytes()
-            manifest = unsealed(content)
-            manifest["settings"], manifest["seed"], manifest["command"], manifest["policy_digest"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise FairTestError(f"{str(self.path / 'manifest.json')!r} is damaged ({error!r}).") from error
+            manifest = unseal(read_json(path))
+        except ValueError as error:
+            raise damaged(path, error) from error
+        lacking = [name for name in ("settings", "seed", "command", "policy_digest") if name not in manifest]
+        if lacking:
+            raise damaged(path, f"it lacks {', '.join(lacking)}")
         return manifest
 
     def join_failures(self, added: Mapping[str, NDArray[Any]]) -> None:
@@ -279,6 +294,7 @@ class RunFolder:
         """What a step after the search leaves: NAME.npz -> its arrays."""
         for name, arrays in files.items():
             write_arrays(self.path / name, arrays, compressed=True)
+            self._extra.append(name)
 
     def write_evidence(self, executions: dict[str, NDArray[Any]], evidence: dict[str, NDArray[Any]]) -> None:
         """What the report draws: one row per executed episode, and what the method kept."""
@@ -286,12 +302,12 @@ class RunFolder:
         write_arrays(self.path / "evidence.npz", evidence, compressed=True)
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """The checksums, the summary, and only then drop what failures.npz was made from."""
+        """Write the checksums, the summary, and only then delete what failures.npz was made from."""
         joined = {path for path, _ in self._parts()}
         for path in (self.path / "parts").glob("*.npz"):
             if path not in joined:
                 self._set_aside(path, "holds failures of a batch that the journal does not name")
-        files = {name: checksum(self.path / name) for name in RESULTS if (self.path / name).is_file()}
+        files = {name: checksum(self.path / name) for name in (*RESULTS, *self._extra) if (self.path / name).is_file()}
         files["summary.json"] = zlib.crc32(json_bytes(summary))
         write_json(self.path / CHECKSUMS, sealed({"files": files}))
         write_json(self.path / "summary.json", summary)
@@ -309,11 +325,11 @@ class RunFolder:
 def _holds(path: Path, arrays: dict[str, NDArray[Any]]) -> bool:
     """Does the file hold exactly these arrays?"""
     try:
-        found = read_arrays(path)
+        stored = read_arrays(path)
     except FairTestError:
         return False
-    return found.keys() == arrays.keys() and all(
-        (found[name].dtype, found[name].tobytes()) == (array.dtype, array.tobytes()) for name, array in arrays.items()
+    return stored.keys() == arrays.keys() and all(
+        (stored[name].dtype, stored[name].tobytes()) == (array.dtype, array.tobytes()) for name, array in arrays.items()
     )
 
 

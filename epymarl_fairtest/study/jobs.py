@@ -7,9 +7,7 @@ in any process on any machine: `run_cell` is all that a backend needs.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import os
 import shutil
 import socket
 import time
@@ -24,6 +22,8 @@ from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_atomically, write_json
 from epymarl_fairtest.settings import Settings
+from epymarl_fairtest.store.lock import Lock
+from epymarl_fairtest.store.read import read_json
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure, strategy_of
 
@@ -59,16 +59,6 @@ class Job:
 
     def __str__(self) -> str:
         return f"{self.team} {self.variant} seed {self.seed}"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise FairTestError(f"{str(path)!r} is damaged ({error}).") from error
-    if not isinstance(value, dict):
-        raise FairTestError(f"{str(path)!r} is damaged (no set of names and values).")
-    return value
 
 
 def finished(job: Job) -> dict[str, Any] | None:
@@ -116,14 +106,12 @@ def locked(job: Job) -> Iterator[None]:
     """One process per job: a worker that was thought lost may still be at it, or a second command may be."""
     path = job.path.with_name(f".{job.seed}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a") as file:
-        with contextlib.suppress(OSError):  # a filesystem without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        file.truncate(0)
-        file.write(f"{socket.gethostname()} {os.getpid()}\n")
-        file.flush()
+    lock = Lock(path, wait=True)
+    try:
         yield
-        path.unlink(missing_ok=True)  # whoever waits for it finds the job finished
+        lock.remove()  # whoever waits for it finds the job finished
+    finally:
+        lock.release()
 
 
 def _execute(job: Job, warn: Callable[[str], None]) -> dict[str, Any]:
