@@ -21,7 +21,10 @@ setup(
     python_requires=">=3.10,<3.13",
     packages=[*find_packages(include=["epymarl_fairtest", "epymarl_fairtest.*"]), *SHIPPED],
     package_dir=SHIPPED,
-    package_data={"epymarl_fairtest": ["tasks/tag/*.npz", "report/static/*"], **{name: ["**/*"] for name in SHIPPED}},
+    package_data={
+        "epymarl_fairtest": ["tasks/tag/*.npz", "report/static/*", "report/templates/**/*.html"],
+        **{name: ["**/*"] for name in SHIPPED},
+    },
     include_package_data=False,
     install_requires=[
         "torch>=2.2,<3",
