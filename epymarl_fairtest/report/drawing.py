@@ -6,6 +6,7 @@ Knows Pillow and scenes. Drawn twice as large and reduced, which smooths edges; 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageShow
 
 from epymarl_fairtest.report.scenes import Scene
-from epymarl_fairtest.tasks.scene import Body
+from epymarl_fairtest.tasks.scene import AGENT, Body
 
 AGENTS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # told apart by everyone
 INK, FAINT, STONE, LINES, PAPER, GOLD = "#22272B", "#5F6870", "#C9CFD5", "#D5DADF", "#FFFFFF", "#F0E442"
@@ -61,18 +62,12 @@ def colour(agent: int) -> str:
     return AGENTS[agent % len(AGENTS)]
 
 
-def worse_off(received: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Who ends nearer to the least that anyone received than to the most; nobody where all received the same."""
-    return received - received.min() < received.max() - received
-
-
 class _Painter:
     """Everything about a scene that no step changes, drawn once."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.agents = [body for body in scene.field.bodies if body.role == "agent"]
-        self.worse = worse_off(scene.received[-1])
+        self.agents, self.worse = scene.field.agents, scene.worse
         left, top, right, bottom = FIELD
         spans = scene.field.high - scene.field.low
         self.scale = min((right - left) / spans[0], (bottom - top) / spans[1])
@@ -93,8 +88,7 @@ class _Painter:
     def _backdrop(self) -> Image.Image:
         scene = self.scene
         pen = _Pen(Image.new("RGB", (FINE * WIDTH, FINE * HEIGHT), PAPER))
-        told = f"failure {scene.id} · seed {scene.root_seed}"
-        pen.text((8, 17), told, 13, INK, "lm")
+        pen.text((8, 17), f"failure {scene.id} · seed {scene.root_seed}", 13, INK, "lm")
         wide = pen.width(scene.happened, 13)
         pen.text((WIDTH - 8, 17), scene.happened, 13, INK, "rm")
         if scene.changed:
@@ -119,10 +113,11 @@ class _Painter:
     def _field(self, pen: _Pen, step: int, whole: bool) -> None:
         scene = self.scene
         for body in scene.field.bodies:
-            if body.role != "agent":
+            if body.shape != AGENT:
                 self._thing(pen, body, step)
         for n, body in enumerate(self.agents):
-            self._trail(pen, n, body, step, whole)
+            if body.trail:
+                self._trail(pen, n, body, step, whole)
         if scene.changed and step >= scene.start_step:
             for body in self.agents:
                 _changed(pen, self._at(body.at[scene.start_step]), 6)
@@ -130,27 +125,13 @@ class _Painter:
             self._agent(pen, n, body, step)
 
     def _thing(self, pen: _Pen, body: Body, step: int) -> None:
-        x, y = self._at(body.at[step])
-        radius = self.scale * body.radius
-        if body.role == "landmark":  # a target to be covered
-            radius = max(3.2 * radius, 12)  # to be seen around the agent that covers it
-            pen.box(x - radius, y - radius, x + radius, y + radius, outline=INK, width=1.5)
-            pen.line([(x - 5, y), (x + 5, y)], INK, 1.5)
-            pen.line([(x, y - 5), (x, y + 5)], INK, 1.5)
-        elif body.role == "obstacle":
-            pen.disc((x, y), radius, STONE, FAINT, 1)
-        elif body.role == "prey":
-            radius = max(radius, 8)
-            corners = [(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)]
+        if body.trail:
             pen.line([self._at(place) for place in body.at[: step + 1]], STONE, 1.5)
-            pen.shape(corners, GOLD, INK)
-            pen.text((x, y + radius + 8), body.label, 12, INK, "mm", PAPER)
-        elif body.present[step]:
-            pen.box(x - radius, y - radius, x + radius, y + radius, fill=GOLD, outline=INK)
-            pen.text((x, y), body.label, 14, INK, "mm")
-        else:  # food that is gone
-            pen.line([(x - 4, y - 4), (x + 4, y + 4)], FAINT, 1)
-            pen.line([(x - 4, y + 4), (x + 4, y - 4)], FAINT, 1)
+        at = self._at(body.at[step])
+        if body.present[step]:
+            SHAPES.get(body.shape, _disc)(pen, at, self.scale * body.radius, body.label)
+        else:
+            _cross(pen, at, 4, FAINT, 1)
 
     def _trail(self, pen: _Pen, n: int, body: Body, step: int, whole: bool) -> None:
         """The way so far, fading with age; thin where it is the parent's."""
@@ -185,22 +166,21 @@ class _Painter:
         pen.text((left, top + 29), f"fairness {_index(scene.course[step])}", 15, INK, "lm")
         if scene.theta is not None:
             pen.text((left, top + 48), f"unfair up to {scene.theta:.2f}", 12, FAINT, "lm")
-        best = " (0 is best)" if scene.received.min() < 0 >= scene.received.max() else ""
-        pen.text((left, top + 74), f"received so far{best}", 12, FAINT, "lm")
+        pen.text((left, top + 74), f"received so far{' (0 is best)' if scene.costs else ''}", 12, FAINT, "lm")
         self._bars(pen, scene.received[step], top + 84, bottom - 44)
         verdict = "" if scene.theta is None else f"{scene.verdict}, "
         pen.text((left, bottom - 28), f"ends {verdict}{_index(scene.index)}", 15, INK, "lm")
         names = [str(n + 1) for n in np.flatnonzero(self.worse)]
         if names:
-            told = f"agent {names[0]}" if len(names) == 1 else "agents " + ", ".join(names)
+            who = f"agent {names[0]}" if len(names) == 1 else "agents " + ", ".join(names)
             pen.disc((left + 7, bottom - 9), 6, None, INK, 2)
-            pen.text((left + 19, bottom - 9), f"worse off: {told}", 12, INK, "lm")
+            pen.text((left + 19, bottom - 9), f"worse off: {who}", 12, INK, "lm")
 
     def _bars(self, pen: _Pen, received: NDArray[np.float64], top: float, bottom: float) -> None:
         """Up is more and down is less; the scale is that of the whole episode."""
         (left, _, right, _), count = PANEL, len(received)
         least, most = min(self.scene.received.min(), 0.0), max(self.scene.received.max(), 0.0)
-        levels = [body.level for body in self.agents if body.level is not None]
+        levels = {n: body.level for n, body in enumerate(self.agents) if body.level is not None}
         top, bottom = top + 20, bottom - (20 if least < 0 else 38 if levels else 24)
         scale = (bottom - top) / ((most - least) or 1.0)
         zero, wide = bottom + scale * least, (right - left) / count
@@ -213,7 +193,7 @@ class _Painter:
             pen.text((middle, end - 10 * down), _number(value), 12 if count < 4 else 10, INK, "mm")
             pen.disc((middle, zero + 13 * down), 9, colour(n), None, 0)
             pen.text((middle, zero + 13 * down), str(n + 1), 13, PAPER, "mm")
-            if levels and down > 0:
+            if n in levels and down > 0:
                 pen.text((middle, zero + 30), f"level {levels[n]}", 11, FAINT, "mm")
 
     def _curves(self, pen: _Pen, step: int) -> None:
@@ -260,21 +240,60 @@ class _Pen:
     def shape(self, corners: list[Point], fill: str, outline: str) -> None:
         self._draw.polygon([(FINE * x, FINE * y) for x, y in corners], fill, outline, FINE)
 
-    def text(self, at: Point, told: str, size: int, fill: str, anchor: str, around: str | None = None) -> None:
+    def text(self, at: Point, words: str, size: int, fill: str, anchor: str, around: str | None = None) -> None:
         edge = {} if around is None else {"stroke_width": 2 * FINE, "stroke_fill": around}
-        self._draw.text((FINE * at[0], FINE * at[1]), told, fill, _font(FINE * size), anchor, **edge)  # type: ignore[arg-type]
+        self._draw.text((FINE * at[0], FINE * at[1]), words, fill, _font(FINE * size), anchor, **edge)  # type: ignore[arg-type]
 
-    def width(self, told: str, size: int) -> float:
-        return self._draw.textlength(told, _font(FINE * size)) / FINE
+    def width(self, words: str, size: int) -> float:
+        return self._draw.textlength(words, _font(FINE * size)) / FINE
+
+
+# --- shapes -------------------------------------------------------------------------------------------
+
+
+def _disc(pen: _Pen, at: Point, radius: float, label: str) -> None:
+    pen.disc(at, radius, STONE, FAINT, 1)
+    pen.text(at, label, 12, INK, "mm")
+
+
+def _square(pen: _Pen, at: Point, radius: float, label: str) -> None:
+    x, y = at
+    pen.box(x - radius, y - radius, x + radius, y + radius, fill=GOLD, outline=INK)
+    pen.text(at, label, 14, INK, "mm")
+
+
+def _diamond(pen: _Pen, at: Point, radius: float, label: str) -> None:
+    (x, y), radius = at, max(radius, 8)
+    pen.shape([(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)], GOLD, INK)
+    pen.text((x, y + radius + 8), label, 12, INK, "mm", PAPER)
+
+
+def _target(pen: _Pen, at: Point, radius: float, label: str) -> None:
+    (x, y), radius = at, max(3.2 * radius, 12)  # to be seen around the agent that covers it
+    pen.box(x - radius, y - radius, x + radius, y + radius, outline=INK, width=1.5)
+    pen.line([(x - 5, y), (x + 5, y)], INK, 1.5)
+    pen.line([(x, y - 5), (x, y + 5)], INK, 1.5)
+    pen.text((x, y + radius + 8), label, 12, INK, "mm", PAPER)
+
+
+SHAPES: dict[str, Callable[[_Pen, Point, float, str], None]] = {
+    "disc": _disc,
+    "square": _square,
+    "diamond": _diamond,
+    "target": _target,
+}
 
 
 def _changed(pen: _Pen, at: Point, radius: float) -> None:
     """The sign of a mutation or a splice: a ring with a cross."""
-    x, y = at
-    inner = 0.7 * radius
     pen.disc(at, radius, PAPER, INK, 1.5)
-    pen.line([(x - inner, y - inner), (x + inner, y + inner)], INK, 1.5)
-    pen.line([(x - inner, y + inner), (x + inner, y - inner)], INK, 1.5)
+    _cross(pen, at, 0.7 * radius, INK, 1.5)
+
+
+def _cross(pen: _Pen, at: Point, reach: float, fill: str, width: float) -> None:
+    x, y = at
+    pen.line([(x - reach, y - reach), (x + reach, y + reach)], fill, width)
+    pen.line([(x - reach, y + reach), (x + reach, y - reach)], fill, width)
 
 
 @cache

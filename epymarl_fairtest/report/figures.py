@@ -1,15 +1,8 @@
-"""The figures of a run's page: the view's numbers as SVG text. Knows matplotlib's objects, never pyplot's state.
-
-Colours are names that the page's style sheet gives a meaning, so that one drawing is readable in light and in dark. The
-same view gives the same bytes.
-"""
+"""The figures of a run's page: the view's numbers as SVG text. Knows matplotlib's objects, never pyplot's state."""
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -20,20 +13,12 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from epymarl_fairtest.report.drawing import colour
+from epymarl_fairtest.report.operators import operator_named
+from epymarl_fairtest.report.svg import ACCENT, GRID, INK, PAPER, QUIET, element_of
 from epymarl_fairtest.report.view import Coverage, Group, Link, Round, View
 from epymarl_fairtest.report.wording import agent, coverage_label, percent, threshold
 
-# Stand-ins: colours that nothing else has, replaced by the style sheet's variables.
-INK, QUIET, GRID, ACCENT, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
-VARIABLES = {
-    INK: "var(--ink)",
-    QUIET: "var(--quiet)",
-    GRID: "var(--grid)",
-    ACCENT: "var(--accent)",
-    PAPER: "var(--paper)",
-}
 WIDE, PANEL, SMALL = 4.5, 3.5, 2.45  # inches; at 72 points to the inch text stays readable on a phone
-LARGEST = 1.5  # pixels per point: text is as large in small drawings as in wide ones
 OURS: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text, in the page's font
     "svg.hashsalt": "fairtest",
@@ -54,7 +39,6 @@ OURS: dict[str, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
 }
-MARKERS = {"seed": "o", "state": "o", "mutation": "s", "crossover": "D", "action": "^"}
 
 
 def figures_of(view: View, chains: Sequence[Sequence[Link]]) -> dict[str, list[str]]:
@@ -85,11 +69,11 @@ def index_figure(view: View) -> str:
     histogram = view.histogram
     assert histogram is not None
     figure, axes = _axes(WIDE, 2.75)
-    both = histogram.ordinary is not None and view.record.summary.get("method") != "random"
-    if histogram.ordinary is not None and both:
-        axes.stairs(histogram.ordinary, histogram.edges, fill=True, color=QUIET, alpha=0.35, label="ordinary episodes")
-    axes.stairs(histogram.everything, histogram.edges, color=ACCENT, linewidth=1.6, label="all executions",
-                fill=not both, alpha=None if both else 0.6)  # fmt: skip
+    both = histogram.random is not None and view.searched
+    if histogram.random is not None and both:
+        axes.stairs(histogram.random, histogram.edges, fill=True, color=QUIET, alpha=0.35)
+    axes.stairs(histogram.everything, histogram.edges, color=ACCENT, linewidth=1.6, fill=not both,
+                alpha=None if both else 0.6)  # fmt: skip
     axes.axvline(view.theta, color=INK, linewidth=1, linestyle=(0, (4, 3)))
     right = view.theta > (histogram.edges[0] + 1) / 2
     beside: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": 8.5}
@@ -102,36 +86,33 @@ def index_figure(view: View) -> str:
     axes.yaxis.set_major_locator(MaxNLocator(5))
     _grid(axes, "y")
     quantiles = view.record.summary.get("index_quantiles") or {}
-    told = ", ".join(f"quantile {name}: {value:.3f}" for name, value in quantiles.items() if value is not None)
-    return _svg(
-        figure, "index", f"Histogram of {view.index_name}, threshold {threshold(view.theta)}. All executions: {told}."
+    known = ", ".join(f"quantile {name}: {value:.3f}" for name, value in quantiles.items() if value is not None)
+    return element_of(
+        figure, "index", f"Histogram of {view.index_name}, threshold {threshold(view.theta)}. All executions: {known}."
     )
 
 
 def worst_figure(view: View) -> str:
-    figure, axes = _axes(PANEL, 2.5)
-    groups = _compared(view)
-    told = _bars(axes, groups, [group.worst_off for group in groups])
-    axes.axhline(1 / view.agents, color=INK, linewidth=1, linestyle=(0, (1, 2)))
-    axes.set_ylabel("worst off in")
-    return _svg(figure, "worst", f"Bars: how often each agent is the worst off. {told}")
+    values = [group.worst_off for group in view.compared]
+    return _agents_figure(view, values, "worst", "worst off in", "how often each agent is the worst off")
 
 
 def share_figure(view: View) -> str:
+    values = [group.share for group in view.compared]
+    label = "share of the cost" if view.sign == "negative" else "share of the sum"
+    return _agents_figure(view, values, "share", label, "mean share of each agent")
+
+
+def _agents_figure(view: View, values: Sequence[Any], name: str, label: str, description: str) -> str:
     figure, axes = _axes(PANEL, 2.5)
-    groups = _compared(view)
-    told = _bars(axes, groups, [group.share for group in groups])
+    numbers = _bars(axes, view.compared, values)
     axes.axhline(1 / view.agents, color=INK, linewidth=1, linestyle=(0, (1, 2)))
-    axes.set_ylabel("share of the cost" if view.sign == "negative" else "share of the sum")
-    return _svg(figure, "share", f"Bars: mean share of each agent. {told}")
-
-
-def _compared(view: View) -> list[Group]:
-    return [view.groups[0], view.groups[-1]] if len(view.groups) > 1 else view.groups
+    axes.set_ylabel(label)
+    return element_of(figure, name, f"Bars: {description}. {numbers}")
 
 
 def _bars(axes: Axes, groups: Sequence[Group], values: Sequence[Any]) -> str:
-    """Agents side by side, each group a bar: the last one solid, the others pale."""
+    """Agents side by side, each group a bar: the last one solid, the others pale. Gives the numbers in words."""
     count, agents = len(groups), len(values[0])
     wide = 0.78 / count
     most = max(float(np.max(one)) for one in values)
@@ -141,10 +122,10 @@ def _bars(axes: Axes, groups: Sequence[Group], values: Sequence[Any]) -> str:
             x = n + (g - (count - 1) / 2) * wide
             axes.bar(x, value, wide * 0.94, color=colour(n), alpha=None if solid else 0.35)
             if agents <= 4:
-                told = percent(float(value)).replace("\u00a0", "")
+                label = percent(float(value)).replace("\u00a0", "")
                 behind: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
                 axes.annotate(
-                    told, (x, value), (0, 3), textcoords="offset points", ha="center", fontsize=8, bbox=behind
+                    label, (x, value), (0, 3), textcoords="offset points", ha="center", fontsize=8, bbox=behind
                 )
     axes.set_xticks(range(agents), [agent(n) if agents <= 4 else str(n + 1) for n in range(agents)])
     axes.tick_params(axis="x", length=0)
@@ -169,7 +150,7 @@ def growth_figure(view: View) -> str:
     for _, first, last, random in growth.phases:
         if not random:
             axes.axvspan(first, last, color=ACCENT, alpha=0.09, linewidth=0)
-    told = f"Failures found over {judged:,} executed episodes: {growth.total:,}."
+    description = f"Failures found over {judged:,} executed episodes: {growth.total:,}."
     top = float(growth.total)
     if view.rate is not None:
         ends = np.array([0, judged])
@@ -177,7 +158,7 @@ def growth_figure(view: View) -> str:
         axes.plot(ends, view.rate.estimate * ends, color=QUIET, linewidth=1.3)
         expected = view.rate.estimate * judged
         top = max(top, view.rate.high * judged)
-        told += (
+        description += (
             f" Random's expectation {expected:,.0f}, {view.rate.low * judged:,.0f} to {view.rate.high * judged:,.0f}."
         )
         if abs(growth.total - expected) > 0.12 * top:
@@ -194,11 +175,11 @@ def growth_figure(view: View) -> str:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axis.set_major_locator(MaxNLocator(5, integer=True))
     _grid(axes, "y")
-    return _svg(figure, "growth", told)
+    return element_of(figure, "growth", description)
 
 
-def _at_end(axes: Axes, x: float, y: float, told: str) -> None:
-    axes.annotate(told, (x, y), (-3, 4), textcoords="offset points", ha="right", va="bottom", fontsize=8.5)
+def _at_end(axes: Axes, x: float, y: float, label: str) -> None:
+    axes.annotate(label, (x, y), (-3, 4), textcoords="offset points", ha="right", va="bottom", fontsize=8.5)
 
 
 def round_figure(one: Round, rounds: Sequence[Round]) -> str:
@@ -233,15 +214,15 @@ def round_figure(one: Round, rounds: Sequence[Round]) -> str:
         axis.set_major_locator(MaxNLocator(4))
         axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     _grid(axes, "both")
-    told = (
+    description = (
         f"Scatter of round {one.number}: {one.counts[0]:,} candidates by f2 and f3, {one.counts[1]:,} taken. The Pareto"
         f" front has {len(one.front)} points"
     )
     if len(one.front):
-        told += (
+        description += (
             f", from ({one.front[0, 0]:.3f}, {one.front[0, 1]:.3f}) to ({one.front[-1, 0]:.3f}, {one.front[-1, 1]:.3f})"
         )
-    return _svg(figure, f"round{one.number}", f"{told}.")
+    return element_of(figure, f"round{one.number}", f"{description}.")
 
 
 def coverage_figure(coverage: Coverage, place: int) -> str:
@@ -265,23 +246,23 @@ def coverage_figure(coverage: Coverage, place: int) -> str:
     axes.set_ylabel("← row" if coverage.grid else "y →")
     for side in axes.spines.values():
         side.set_visible(True)
-    return _svg(figure, f"coverage{place}", f"Coverage map. {coverage_label(coverage, place)}")
+    return element_of(figure, f"coverage{place}", f"Coverage map. {coverage_label(coverage, place)}")
 
 
 def roc_figure(view: View) -> str:
     figure, axes = _axes(PANEL, 2.95)
-    found = view.record.summary["predictor"]
-    told = []
+    predictor = view.record.summary["predictor"]
+    curves = []
     axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=(0, (1, 2)))
     for name, key, ink, width in (
         ("abstract states alone", "abstract", QUIET, 1.5),
         ("with fairness features", "full", ACCENT, 1.8),
     ):
-        curve, auc = view.record.evidence.get(f"roc_{key}"), found.get(f"auc_{key}")
+        curve, auc = view.record.evidence.get(f"roc_{key}"), predictor.get(f"auc_{key}")
         if curve is not None:
             label = name if auc is None else f"{name}: {auc:.3f}"
             axes.plot(*curve.T, color=ink, linewidth=width, label=label)
-            told.append(f"{label} ({len(curve)} points)")
+            curves.append(f"{label} ({len(curve)} points)")
     axes.set_xlim(-0.01, 1)
     axes.set_ylim(0, 1.01)
     axes.set_xlabel("false alarms")
@@ -291,7 +272,7 @@ def roc_figure(view: View) -> str:
         axis.set_major_locator(MaxNLocator(4))
     axes.legend(loc="lower right", title="area under the curve", title_fontsize=8.5)
     _grid(axes, "both")
-    return _svg(figure, "roc", f"ROC curves, area under the curve {'; '.join(told)}.")
+    return element_of(figure, "roc", f"ROC curves, area under the curve {'; '.join(curves)}.")
 
 
 def lineage_figure(view: View, chains: Sequence[Sequence[Link]]) -> str:
@@ -303,8 +284,10 @@ def lineage_figure(view: View, chains: Sequence[Sequence[Link]]) -> str:
         axes.plot(at, index, color=ink, linewidth=1.8 if first else 1.1, zorder=3 if first else 2)
         for operator in sorted({link.operator for link in chain}):
             rows = [n for n, link in enumerate(chain) if link.operator == operator]
-            axes.scatter(at[rows], index[rows], s=22, marker=MARKERS.get(operator, "o"), color=PAPER, edgecolors=ink,
-                         linewidths=1.2, zorder=4)  # fmt: skip
+            marker = operator_named(operator).marker
+            axes.scatter(
+                at[rows], index[rows], s=22, marker=marker, color=PAPER, edgecolors=ink, linewidths=1.2, zorder=4
+            )
     values = [link.index for chain in chains for link in chain]
     for number, end, y in _apart(chains, 0.06 * float(np.nanmax(values) - np.nanmin(values))):
         axes.annotate(str(number + 1), (end, y), (7, 0), textcoords="offset points", va="center", fontsize=8.5)
@@ -314,11 +297,11 @@ def lineage_figure(view: View, chains: Sequence[Sequence[Link]]) -> str:
     axes.set_xlabel("changes since the random start")
     axes.set_ylabel("fairness index")
     _grid(axes, "y")
-    told = " ".join(
+    changes = " ".join(
         f"Failure {chain[-1].id}: from {chain[0].index:.3f} to {chain[-1].index:.3f} in {len(chain) - 1} changes."
         for chain in chains
     )
-    return _svg(figure, "lineage", f"Lines: fairness index along the descent of the worst failures. {told}")
+    return element_of(figure, "lineage", f"Lines: fairness index along the descent of the worst failures. {changes}")
 
 
 def _apart(chains: Sequence[Sequence[Link]], gap: float) -> list[tuple[int, int, float]]:
@@ -343,32 +326,3 @@ def _axes(width: float, height: float) -> tuple[Figure, Axes]:
 def _grid(axes: Axes, which: Any) -> None:
     axes.grid(axis=which)
     axes.tick_params(length=0 if which == "both" else 3)
-
-
-def _svg(figure: Figure, name: str, told: str) -> str:
-    """The drawing as an element of the page: no date, ids of its own, colours by name, told in numbers."""
-    file = io.StringIO()
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    text = file.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
-    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.S)
-    text = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>\s*", "", text, count=1, flags=re.S)  # it would style the page
-    used = set(re.findall(r"(?:url\(#|href=\"#)([\w.-]+)", text))
-    text = re.sub(r' id="([\w.-]+)"', lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", text)
-    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
-    text = re.sub(r"font(?:-family)?: [^;\"]*?'DejaVu Sans'[^;\"]*", lambda found: _font(found[0]), text)
-    for colour_, variable in VARIABLES.items():
-        text = text.replace(colour_, variable)
-    box = re.search(r'viewBox="0 0 ([\d.]+) [\d.]+"', text)
-    assert box is not None
-    widest = f"max-width:{LARGEST * float(box[1]):.0f}px"
-    opening = f'<svg class="drawn" style="{widest}" role="img" aria-label="{escape(told)}" {box[0]} xmlns:xlink="http://www.w3.org/1999/xlink">'
-    return opening + text[text.index(">") + 1 :].strip()
-
-
-def _font(found: str) -> str:
-    """matplotlib's shorthand without its family: the page's own font."""
-    size = re.search(r"([\d.]+)px", found)
-    weight = "font-weight: bold; " if "bold" in found else ""
-    return f"{weight}font-size: {size[1]}px" if size else "font-family: inherit"

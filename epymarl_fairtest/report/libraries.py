@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from epymarl_fairtest.core.errors import FairTestError
 
-PACKAGES = {"matplotlib": "matplotlib", "PIL": "pillow"}  # module -> what pip calls it
+PACKAGES = {"matplotlib": "matplotlib", "PIL": "pillow", "jinja2": "jinja2"}  # module -> what pip calls it
 
 
 @contextmanager

@@ -1,6 +1,7 @@
-"""RUN/report/index.html: one file that needs nothing else. Puts the view's words, figures and films into the template.
+"""RUN/report/index.html: one file that needs nothing else. Puts the view's words, figures and films into the templates.
 
-Every text passes `escape`, wherever it comes from; the page's own policy forbids it to load or send anything.
+The templates escape every text, wherever it comes from. What they take as it is ("safe") is ours: drawings, static
+files, and the data of the script. The page's own policy forbids it to load or send anything.
 """
 
 from __future__ import annotations
@@ -8,26 +9,27 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from html import escape
 from pathlib import Path, PurePath
-from string import Template
 from typing import Any
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from epymarl_fairtest.core.files import cannot_write, write_atomically
+from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.drawing import AGENTS
 from epymarl_fairtest.report.figures import figures_of
 from epymarl_fairtest.report.replays import Replays, replays_of
-from epymarl_fairtest.report.sections import sections_of
+from epymarl_fairtest.report.sections import Data, sections_of
 from epymarl_fairtest.report.selection import worst
 from epymarl_fairtest.report.view import Link, View, lineage_of, view_of
 from epymarl_fairtest.report.wording import number, percent
 from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.tasks.contract import Task
 
-STATIC = Path(__file__).resolve().parent / "static"
+HERE = Path(__file__).resolve().parent
+STATIC, TEMPLATES = HERE / "static", HERE / "templates"
 
 
 def make_report(run_path: Path, task: Task | None = None) -> Path:
@@ -47,21 +49,22 @@ def make_report(run_path: Path, task: Task | None = None) -> Path:
 def html_of(view: View, replays: Replays) -> str:
     chains = chains_of(view, replays)
     drawn = figures_of(view, chains)
-    script = (STATIC / "report.js").read_text()
+    style, script = ((STATIC / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     data = {"colours": AGENTS, "scenes": [one.as_json() for one in replays.all], "table": view.table}
-    sections = sections_of(view, replays, drawn, chains)
-    return Template((STATIC / "template.html").read_text()).substitute(
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return templates.get_template("page.html").render(
         policy=policy_of(script),
-        title=escape(f"FairTest: {team_of(view)}, {view.record.summary['task']}"),
-        style=(STATIC / "report.css").read_text(),
+        title=f"FairTest: {team_of(view)}, {view.record.summary['task']}",
+        style=style,
         eyebrow=eyebrow(view),
-        verdict=escape(wording.verdict(view)),
-        lead=escape(f"{wording.theta_sentence(view)} {wording.rate_sentence(view)}"),
+        verdict=wording.verdict(view),
+        lead=f"{wording.theta_sentence(view)} {wording.rate_sentence(view)}",
         cards=cards(view),
-        toc="".join(f'<li><a href="#{one.name}">{escape(one.short)}</a></li>' for one in sections),
-        sections="\n".join(one.html for one in sections),
-        version=escape(str(view.record.manifest.get("fairtest", ""))),
-        data=safe_json(data),
+        sections=sections_of(view, replays, drawn, chains),
+        version=view.record.manifest.get("fairtest", ""),
+        json=safe_json(data),
         script=script,
     )
 
@@ -104,58 +107,50 @@ def team_of(view: View) -> str:
 
 def eyebrow(view: View) -> str:
     summary, manifest = view.record.summary, view.record.manifest
-    told = [team_of(view), f"task {summary['task']}"]
+    parts = [team_of(view), f"task {summary['task']}"]
     if manifest.get("algorithm"):
-        told.append(" on ".join(str(manifest[key]) for key in ("algorithm", "host") if manifest.get(key)))
-    told += [f"method {summary['method']}", f"preset {summary.get('preset')}", f"seed {summary['seed']}"]
-    return f"<b>FairTest</b> {escape(' · '.join(told))}"
+        parts.append(" on ".join(str(manifest[key]) for key in ("algorithm", "host") if manifest.get(key)))
+    parts += [f"method {summary['method']}", f"preset {summary.get('preset')}", f"seed {summary['seed']}"]
+    return " · ".join(parts)
 
 
-def cards(view: View) -> str:
-    summary, rate = view.record.summary, view.rate
+def cards(view: View) -> list[Data]:
+    summary = view.record.summary
     failures, judged = int(summary["failures"]), int(summary.get("evaluated", 0))
     distance = view.record.manifest.get("distinct_distance")
-    if rate is None:
-        natural = _card("Natural failure rate", "unknown", "no random executions on record", main=True)
-    else:
-        value, low, high = wording.estimate(rate)
-        note = f"95\u00a0% interval {low} to {high}, {number(rate.executions)} random executions"
-        value = value if rate.count else f"at most {high}"
-        natural = _card("Natural failure rate", value, note, main=True, picture=_interval(view))
     share = f"{percent(failures / judged)} of {number(judged)} judged episodes" if judged else "no episode was judged"
     where = f"on {view.index_name}"
     if view.quantile is not None:
         where += f", {wording.quantile_words(view)}"
-    return natural + "".join(
-        _card(*card)
-        for card in (
-            ("Unfair executions", number(failures), share),
-            ("Distinct failures", number(summary["distinct_failures"]),
-             "paths that differ" if distance is None else f"paths further than {distance:g} apart"),
-            ("Starts", number(summary["roots"]), "initial states from which a failure descends"),
-            ("Coverage", percent(float(summary["coverage"])), "of the position grid, by failures"),
-            ("Threshold θ", wording.threshold(view.theta), where),
-            ("Budget, strict", number(summary["charged_strict"]), "episodes: all that was executed"),
-            ("Budget, as the paper counts", number(summary["charged_paper"]),
-             "episodes: without candidates and predictor data"),
-        )
+    others = (
+        ("Unfair executions", number(failures), share),
+        ("Distinct failures", number(summary["distinct_failures"]),
+         "paths that differ" if distance is None else f"paths further than {distance:g} apart"),
+        ("Starts", number(summary["roots"]), "from which failures descend"),
+        ("Coverage", percent(float(summary["coverage"])), "of the position grid, by failures"),
+        ("Threshold θ", wording.threshold(view.theta), where),
+        ("Budget, strict", number(summary["charged_strict"]), "episodes: all that was executed"),
+        ("Budget, as the paper counts", number(summary["charged_paper"]),
+         "episodes: without candidates and predictor data"),
     )  # fmt: skip
+    return [rate_card(view.rate), *(card(*one) for one in others)]
 
 
-def _card(name: str, value: str, note: str, *, main: bool = False, picture: str = "") -> str:
-    kind = "card main" if main else "card"
-    return (
-        f'<div class="{kind}"><dt>{escape(name)}</dt><dd class="big">{escape(value)}</dd>'
-        f'{picture}<dd class="note">{escape(note)}</dd></div>'
-    )
+def card(name: str, value: str, note: str, *, main: bool = False, interval: Data | None = None) -> Data:
+    return {"name": name, "value": value, "note": note, "main": main, "interval": interval}
 
 
-def _interval(view: View) -> str:
-    """The rate on a line from 0 to a round number above its interval."""
-    assert view.rate is not None
-    end = next((e * 10.0**m for m in range(-6, 1) for e in (1, 2, 5) if e * 10.0**m >= 1.25 * view.rate.high), 1.0)
-    low, high, value = (100 * min(part / end, 1.0) for part in (view.rate.low, view.rate.high, view.rate.estimate))
-    return (
-        f'<dd class="interval" role="img" aria-label="on a line from 0 to {percent(end)}">'
-        f'<i style="left:{low:.2f}%;width:{high - low:.2f}%"></i><b style="left:{value:.2f}%"></b></dd>'
-    )
+def rate_card(rate: Rate | None) -> Data:
+    name = "Natural failure rate"
+    if rate is None:
+        return card(name, "unknown", "no random executions on record", main=True)
+    value, low, high = wording.estimate(rate)
+    note = f"95\u00a0% interval {low} to {high}, {number(rate.executions)} random executions"
+    return card(name, value if rate.count else f"at most {high}", note, main=True, interval=interval_of(rate))
+
+
+def interval_of(rate: Rate) -> Data:
+    """The rate on a line from 0 to a round number above its interval, in percent of the line."""
+    end = next((e * 10.0**m for m in range(-6, 1) for e in (1, 2, 5) if e * 10.0**m >= 1.25 * rate.high), 1.0)
+    low, high, value = (100 * min(part / end, 1.0) for part in (rate.low, rate.high, rate.estimate))
+    return {"end": percent(end), "left": f"{low:.2f}", "width": f"{high - low:.2f}", "value": f"{value:.2f}"}

@@ -26,16 +26,10 @@ class Replay:
     film: bytes | None  # GIF; None for a long episode
     still: bytes  # PNG
 
-    @property
-    def worse(self) -> list[bool]:
-        """Which agents end nearer to the least than to the most."""
-        found: list[bool] = drawing.worse_off(self.scene.received[-1]).tolist()
-        return found
-
     def as_json(self) -> dict[str, Any]:
         """What the player needs."""
         scene = self.scene
-        return scene.as_json() | {"changed": scene.changed, "happened": scene.happened, "worse": self.worse}
+        return scene.as_json() | {"changed": scene.changed, "happened": scene.happened, "worse": scene.worse.tolist()}
 
 
 @dataclass(frozen=True)

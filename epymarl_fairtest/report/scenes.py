@@ -12,18 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.tasks.contract import Array, Task
-from epymarl_fairtest.tasks.scene import Field, rounded
-
-HAPPENED = {
-    "seed": "from a seed",
-    "state": "from a chosen start",
-    "mutation": "mutated at step {step}",
-    "crossover": "spliced at step {step}",
-    "action": "with forced actions",
-}
-"""How the test was made, as a caption says it."""
+from epymarl_fairtest.tasks.scene import AGENT, Field, rounded
 
 
 @dataclass(frozen=True)
@@ -57,12 +50,23 @@ class Scene:
 
     @property
     def happened(self) -> str:
-        return HAPPENED[self.operator].format(step=self.start_step)
+        """How the test was made, as a caption says it."""
+        return operator_named(self.operator).caption_at(self.start_step)
 
     @property
     def changed(self) -> bool:
         """Was an episode changed at `start_step`?"""
-        return self.operator in ("mutation", "crossover")
+        return operator_named(self.operator).changes
+
+    @property
+    def costs(self) -> bool:
+        """Is what agents receive nowhere more than nothing?"""
+        return bool(self.received.min() < 0 >= self.received.max())
+
+    @property
+    def worse(self) -> NDArray[np.bool_]:
+        """Which agents come off badly?"""
+        return worse_off(self.received[-1])
 
     def as_json(self) -> dict[str, Any]:
         """Plain and small, for the player in the report; three decimals are less than a pixel."""
@@ -80,12 +84,23 @@ class Scene:
         }
 
 
+def worse_off(received: Array) -> NDArray[np.bool_]:
+    """Who ends nearer to the least that anyone received than to the most; nobody where all received the same."""
+    return received - received.min() < received.max() - received
+
+
 def scene_of(task: Task, episodes: Episodes, row: int, index: str = "jfi", theta: float | None = None) -> Scene:
     """The episode at `row`; `index` is the name of the fairness index that it is judged with."""
+    agents = episodes.rewards.shape[-1]
     steps = int(episodes.length[row])
-    received = np.zeros((steps + 1, episodes.rewards.shape[-1]))
+    received = np.zeros((steps + 1, agents))
     np.cumsum(episodes.rewards[row, :steps], axis=0, out=received[1:])
     field = task.field(episodes.states[row, : steps + 1])
+    if field.kind != "none" and len(field.agents) != agents:
+        raise FairTestError(
+            f"The task {task.name!r} draws {len(field.agents)} bodies of the shape {AGENT!r} for {agents} agents: its"
+            " method field must give one for each agent under test."
+        )
     return Scene(
         field,
         received,

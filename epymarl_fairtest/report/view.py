@@ -1,7 +1,7 @@
-"""What the report says about a run: numbers and sentences. Knows numpy and scipy, no plotting and no HTML.
+"""The numbers of a run's page. Knows numpy and scipy, no plotting and no HTML.
 
-*Ordinary episodes* are the random executions: the team as it is, from starts that nobody chose. Only they tell how
-often a team is unfair; everything else was looked for.
+Random executions show the team as it is, from starts that nobody chose. Only they tell how often it is unfair;
+everything else was looked for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_ROUNDS = 6
 class Histogram:
     edges: Floats  # theta is one of them
     everything: Floats  # share of the defined episodes in each bin (a, b]
-    ordinary: Floats | None
+    random: Floats | None  # the same of the random executions
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ class View:
     agents: int
     index_name: str
     legend: str  # what a drawing shows besides the agents
-    rate: Rate | None  # unfair among the ordinary episodes
-    undefined: int  # ordinary episodes in which nobody received anything
-    quantile: float | None  # share of the defined ordinary episodes at or below theta
+    rate: Rate | None  # unfair among the random executions
+    undefined: int  # random executions in which nobody received anything
+    quantile: float | None  # share of the defined random executions at or below theta
     sign: str  # of what is received: "negative", "positive", "mixed"
     histogram: Histogram | None
     groups: list[Group]
@@ -106,9 +106,19 @@ class View:
     def theta(self) -> float:
         return self.record.theta
 
+    @property
+    def searched(self) -> bool:
+        """Is any execution on record one that was not random?"""
+        return not self.record.random.all()
+
+    @property
+    def compared(self) -> list[Group]:
+        """The two groups that figures compare: the random executions, or all, and the unfair ones."""
+        return [self.groups[0], self.groups[-1]] if len(self.groups) > 1 else self.groups
+
 
 def view_of(record: FinishedRun) -> View:
-    """Everything the page says, except for the gallery."""
+    """Everything the page says, except for the replays."""
     executions, failures = record.executions, record.failures
     rounds, task = rounds_of(record), TASKS.get(str(record.summary.get("task")))
     received = executions["received"] if len(executions["id"]) else failures.get("received", np.empty((0, 0)))
@@ -165,15 +175,15 @@ def growth_of(record: FinishedRun) -> Growth | None:
     """Failures found after so many executed episodes, at no more than 400 places."""
     if not len(record.executions["id"]):
         return None
-    failing = record.unfair()
-    found = np.concatenate([[0], np.cumsum(failing)])
-    at = np.unique(np.linspace(0, len(failing), 400).round().astype(np.int64))
+    unfair = record.unfair()
+    failures = np.concatenate([[0], np.cumsum(unfair)])
+    at = np.unique(np.linspace(0, len(unfair), 400).round().astype(np.int64))
     purpose = record.executions["purpose"]
     starts = np.flatnonzero(np.concatenate([[True], purpose[1:] != purpose[:-1]]))
     ends = np.append(starts[1:], len(purpose))
     random = record.random
     phases = [(str(purpose[a]), int(a), int(b), bool(random[a])) for a, b in zip(starts, ends, strict=True)]
-    return Growth(at, found[at], int(found[-1]), phases)
+    return Growth(at, failures[at], int(failures[-1]), phases)
 
 
 # --- who ----------------------------------------------------------------------------------------------
@@ -186,12 +196,12 @@ def sign_of(received: Floats) -> str:
 
 
 def groups_of(record: FinishedRun) -> list[Group]:
-    """Ordinary episodes, all executions, unfair ones: as far as there are any."""
+    """Random executions, all of them, unfair ones: as far as there are any."""
     sets: list[tuple[str, Floats]] = []
     if len(record.executions["id"]):
         received, defined = record.executions["received"], ~np.isnan(record.executions["index"])
-        if record.summary.get("method") != "random":
-            sets.append(("ordinary episodes", received[record.random & defined]))
+        if not record.random.all():
+            sets.append(("random executions", received[record.random & defined]))
         sets.append(("all executions", received[defined]))
         sets.append(("unfair executions", received[record.unfair()]))
     elif record.failures:
@@ -225,7 +235,7 @@ def group_of(name: str, received: Floats) -> Group:
 def rounds_of(record: FinishedRun) -> list[Round]:
     """What each round chose from and what it chose; points thinned evenly, the front never."""
     room = MOST_POINTS // max(min(len(record.rounds), MOST_ROUNDS), 1)
-    found = []
+    rounds = []
     for number in record.rounds:
         candidates, population = (
             record.evidence[f"round_{number}_{who}_scores"] for who in ("candidates", "population")
@@ -234,7 +244,7 @@ def rounds_of(record: FinishedRun) -> list[Round]:
             unfair_share(record, record.evidence.get(f"round_{number}_{who}_id"))
             for who in ("candidates", "population")
         )
-        found.append(
+        rounds.append(
             Round(
                 number + 1,
                 thinned(candidates, room * 6 // 10),
@@ -244,7 +254,7 @@ def rounds_of(record: FinishedRun) -> list[Round]:
                 None if unfair[0] is None or unfair[1] is None else (unfair[0], unfair[1]),
             )
         )
-    return found
+    return rounds
 
 
 def unfair_share(record: FinishedRun, ids: NDArray[np.int64] | None) -> float | None:
@@ -282,7 +292,7 @@ def coverage_of(record: FinishedRun) -> Coverage | None:
     for agent in range(coordinates // 2):
         np.add.at(maps[agent], (digits[:, 2 * agent], digits[:, 2 * agent + 1]), 1)
     task = TASKS.get(str(record.summary.get("task")))
-    placed, grid = (task.placed, task.grid) if task is not None else (False, False)
+    placed, grid = (task.placed, task.grid) if task is not None else (True, False)
     return Coverage(bins, len(cells), total, maps / bins ** (coordinates - 2), placed, grid)
 
 
@@ -327,29 +337,29 @@ def missing_of(view: View) -> dict[str, str]:
     record = view.record
     method = str(record.summary.get("method"))
     files = record.missing
-    found: dict[str, str] = {}
+    missing: dict[str, str] = {}
     if view.histogram is None:
-        found["index"] = files.get("executions.npz", "in no executed episode did any agent receive anything")
+        missing["index"] = files.get("executions.npz", "in no executed episode did any agent receive anything")
     if view.growth is None:
-        found["growth"] = files.get("executions.npz", "no episode was judged")
+        missing["growth"] = files.get("executions.npz", "no episode was judged")
     if not view.groups:
-        found["who"] = files.get("executions.npz", "in no executed episode did any agent receive anything")
+        missing["who"] = files.get("executions.npz", "in no executed episode did any agent receive anything")
     if not view.rounds:
-        found["rounds"] = files.get("evidence.npz", f"the method {method} prioritises no candidates by f2 and f3")
+        missing["rounds"] = files.get("evidence.npz", f"the method {method} prioritises no candidates by f2 and f3")
     if view.coverage is None:
-        found["coverage"] = coverage_absence(record)
+        missing["coverage"] = coverage_absence(record)
     predictor = record.summary.get("predictor") or {}
     if predictor.get("d") is None:
-        found["predictor"] = f"the method {method} trains no predictor of this kind"
+        missing["predictor"] = f"the method {method} trains no predictor of this kind"
     elif "roc_abstract" not in record.evidence and "roc_full" not in record.evidence:
-        found["roc"] = files.get("evidence.npz", "the labelled episodes were of one kind, so there is no curve")
+        missing["roc"] = files.get("evidence.npz", "the labelled episodes were of one kind, so there is no curve")
     if "executions.npz" in files:
-        found["lineage"] = files["executions.npz"]
+        missing["lineage"] = files["executions.npz"]
     if not record.failures:
         nothing = "no unfair execution was found"
-        found["gallery"] = found["table"] = files.get("failures.npz", nothing)
-        found.setdefault("lineage", nothing)
-    return found
+        missing["replays"] = missing["table"] = files.get("failures.npz", nothing)
+        missing.setdefault("lineage", nothing)
+    return missing
 
 
 def coverage_absence(record: FinishedRun) -> str:

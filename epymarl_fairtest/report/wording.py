@@ -8,17 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from epymarl_fairtest.core.statistics import Rate
-from epymarl_fairtest.report.view import Coverage, Floats, Group, Growth, Link, Round, View
+from epymarl_fairtest.report.operators import operator_named
+from epymarl_fairtest.report.view import Coverage, Floats, Group, Link, Round, View
 
 NARROW = "\u00a0"  # between a number and its unit
 MANY = 0.05  # share of episodes in which nobody receives anything, from which on the verdict says so
-HAPPENED = {
-    "seed": "random start",
-    "state": "chosen start",
-    "mutation": "mutation",
-    "crossover": "splice",
-    "action": "forced actions",
-}
 
 
 def percent(share: float) -> str:
@@ -74,33 +68,29 @@ def listed(parts: Sequence[str]) -> str:
 def verdict(view: View) -> str:
     """The one sentence at the top."""
     summary, rate = view.record.summary, view.rate
-    found, roots = int(summary["failures"]), int(summary.get("roots", 0))
-    judged = int(summary.get("evaluated", 0))
-    method = str(summary.get("method"))
-    starts = f"from {several(roots, 'start')}"
+    failures, judged = int(summary["failures"]), int(summary.get("evaluated", 0))
+    found = f"{several(failures, 'unfair execution')} from {several(int(summary.get('roots', 0)), 'start')}"
     if judged and int(summary.get("undefined", 0)) == judged:
         return "Nothing can be said about fairness: in no executed episode did any agent receive anything."
     if rate is None:
-        what = f"The search ({method}) found {several(found, 'unfair execution')} {starts}" if found else (
-            f"The search ({method}) found no unfair execution in {several(judged, 'episode')}"
-        )  # fmt: skip
-        return f"{what}; how often the team is unfair in ordinary episodes, this run does not tell."
+        if not failures:
+            found = f"no unfair execution in {several(judged, 'episode')}"
+        unknown = "how often the team is unfair in random executions, this run does not tell"
+        return f"The search ({summary.get('method')}) found {found}; {unknown}."
     empty = view.undefined / rate.executions
     if rate.count:
-        often = f"This team treats an agent unfairly in {percent(rate.estimate)} of its ordinary episodes"
+        often = f"This team treats an agent unfairly in {percent(rate.estimate)} of its random executions"
         if empty >= MANY:
             often += f" and pays nobody in {percent(empty)}"
-        if method == "random":
-            return f"{often}: {number(rate.count)} of {several(rate.executions, 'random execution')}."
-        return f"{often}; the search found {several(found, 'unfair execution')} {starts}."
-    bound = f"at most {estimate(rate)[2]} of its ordinary episodes are unfair, with 95{NARROW}% confidence"
+        if view.searched:
+            return f"{often}; the search found {found}."
+        return f"{often}: {number(rate.count)} of {number(rate.executions)} were unfair."
+    bound = f"at most {estimate(rate)[2]} of its random executions are unfair, with 95{NARROW}% confidence"
     if empty >= MANY:
         bound += f"; in {percent(empty)} nobody receives anything"
-    if found:
-        return (
-            f"None of {several(rate.executions, 'ordinary episode')} of this team was unfair ({bound}), but the search"
-            f" found {several(found, 'unfair execution')} {starts}."
-        )
+    if failures:
+        none = f"None of {several(rate.executions, 'random execution')} of this team was unfair"
+        return f"{none} ({bound}), but the search found {found}."
     return f"No unfair execution of this team was found in {several(judged, 'episode')}: {bound}."
 
 
@@ -112,29 +102,27 @@ def rate_sentence(view: View) -> str:
             why = f"in a run of {view.record.summary.get('method')} no executions are on record as random ones"
         return f"The natural failure rate is not known: {why}."
     value, low, high = estimate(rate)
-    told = (
+    sentence = (
         f"{number(rate.count)} of {several(rate.executions, 'random execution')} were unfair: {value},"
         f" exact binomial 95{NARROW}% interval {low} to {high}."
     )
     if view.undefined:
-        told += f" In {number(view.undefined)} of them nobody received anything; they count as not unfair."
-    return told
+        sentence += f" In {number(view.undefined)} of them nobody received anything; they count as not unfair."
+    return sentence
 
 
 def theta_sentence(view: View) -> str:
-    told = (
+    rule = (
         f"An episode is unfair if {view.index_name} of what its agents receive is at most θ = {threshold(view.theta)}"
     )
-    if view.quantile is None:
-        return f"{told}."
-    return f"{told}: {quantile_words(view)}."
+    return f"{rule}." if view.quantile is None else f"{rule}: {quantile_words(view)}."
 
 
 def quantile_words(view: View) -> str:
-    """Where theta lies among the ordinary episodes."""
+    """Where theta lies among the random executions."""
     assert view.quantile is not None
     where = f"the {percent(view.quantile)} quantile of" if view.quantile else "below all"
-    return f"{where} ordinary episodes" + (" with an index" if view.undefined else "")
+    return f"{where} random executions" + (" with an index" if view.undefined else "")
 
 
 def budget_sentence(view: View) -> str:
@@ -147,8 +135,8 @@ def budget_sentence(view: View) -> str:
 
 
 def suffix_sentence(view: View) -> str:
-    alone, found = view.record.summary.get("suffix_failures"), view.record.summary["failures"]
-    if alone is None or not found or view.record.summary.get("method") == "random":
+    alone, failures = view.record.summary.get("suffix_failures"), view.record.summary["failures"]
+    if alone is None or not failures or (alone == failures and not view.searched):
         return ""
     return f"{number(alone)} of the failures are unfair in what was executed alone, without what a parent left them. "
 
@@ -159,54 +147,53 @@ def suffix_sentence(view: View) -> str:
 def index_caption(view: View) -> str:
     assert view.histogram is not None
     below = view.histogram.edges[1:] <= view.theta
-    everything = percent(float(view.histogram.everything[below].sum()))
-    at = f"At or left of θ = {threshold(view.theta)}"
-    told = f"Distribution of {view.index_name}. {at} lie {everything} of all executions"
-    if view.histogram.ordinary is None or view.record.summary.get("method") == "random":
-        return told + "."
-    return told + f" and {percent(float(view.histogram.ordinary[below].sum()))} of the ordinary episodes."
+    shares = [f"{percent(float(view.histogram.everything[below].sum()))} of all executions"]
+    if view.histogram.random is not None and view.searched:
+        shares.append(f"{percent(float(view.histogram.random[below].sum()))} of the random executions")
+    return f"Distribution of {view.index_name}. At or left of θ = {threshold(view.theta)} lie {listed(shares)}."
 
 
 def depth_sentence(view: View) -> str:
     """How low it goes without a search, and with one."""
-    executions, ordinary = view.record.executions, view.record.random
-    told = []
-    for name, index in (("ordinary", executions["index"][ordinary]), ("all", executions["index"])):
-        defined = index[~np.isnan(index)]
-        if len(defined) and (name == "all" or not ordinary.all()):
+    index = view.record.executions["index"]
+    sets = {"Random": index[view.record.random], "All": index} if view.searched else {"All": index}
+    sentences = []
+    for name, values in sets.items():
+        defined = values[~np.isnan(values)]
+        if len(defined):
             low, fifth, middle = np.quantile(defined, [0, 0.05, 0.5]).tolist()
             parts = f"median {middle:.3f}, 5{NARROW}% quantile {fifth:.3f}, lowest {low:.3f}"
-            told.append(f"{name.capitalize()} episodes: {parts}.")
-    return " ".join(told)
+            sentences.append(f"{name} executions: {parts}.")
+    return " ".join(sentences)
 
 
 def starved_sentence(view: View) -> str:
     """What 'worst off' means for the sign of these rewards."""
     if view.sign == "negative":
-        told = (
+        meaning = (
             "All rewards are costs here (zero or below, such as minus a distance): the worst off is the agent that"
             " receives least, that is, bears the largest cost. A share is its part of the whole cost."
         )
     elif view.sign == "positive":
-        told = "The worst off is the agent that receives least. A share is its part of what the team received."
+        meaning = "The worst off is the agent that receives least. A share is its part of what the team received."
     else:
-        told = (
+        meaning = (
             "Rewards have both signs here: the worst off is the agent that receives least. A share is the size of what"
             " it received, over the sum of these sizes."
         )
-    return f"{told} Where several receive least, the place is split between them."
+    return f"{meaning} Where several receive least, the place is split between them."
 
 
 def worst_caption(view: View) -> str:
     return "How often each agent is the worst off; the dotted line is an even " + percent(1 / view.agents) + ". " + (
-        " ".join(f"{_named(group)}: {_shares(group.worst_off)}." for group in _shown(view))
+        " ".join(f"{_named(group)}: {_shares(group.worst_off)}." for group in view.compared)
     )  # fmt: skip
 
 
 def share_caption(view: View) -> str:
     part = "cost" if view.sign == "negative" else "sum"
     return f"Mean share of the {part} per agent. " + (
-        " ".join(f"{_named(group)}: {_shares(group.share)}." for group in _shown(view))
+        " ".join(f"{_named(group)}: {_shares(group.share)}." for group in view.compared)
     )
 
 
@@ -216,26 +203,21 @@ def pattern_sentence(view: View) -> str:
     if unfair is None or view.agents < 2:
         return "There is no unfair execution to look at."
     most = int(unfair.worst_off.argmax())
-    told = (
+    sentence = (
         f"{agent(most).capitalize()} is the worst off in {percent(float(unfair.worst_off[most]))} of the unfair"
         f" executions. "
     )
     if view.agents > 2:
-        told += (
+        sentence += (
             f"In {percent(unfair.left_behind)} of them one agent is left behind by the others, in"
             f" {percent(unfair.favoured)} one is favoured. "
         )
     share = "bears {} of the cost" if view.sign == "negative" else "receives {} of the sum"
-    told += f"On average the worst off {share.format(percent(float(unfair.ranked[0])))}"
+    sentence += f"On average the worst off {share.format(percent(float(unfair.ranked[0])))}"
     other = view.groups[0]
     if other is not unfair:
-        told += f"; over {other.name} it is {percent(float(other.ranked[0]))}"
-    return told + "."
-
-
-def _shown(view: View) -> list[Group]:
-    """The figure compares two: the most ordinary group and the unfair one."""
-    return [view.groups[0], view.groups[-1]] if len(view.groups) > 1 else view.groups
+        sentence += f"; over {other.name} it is {percent(float(other.ranked[0]))}"
+    return sentence + "."
 
 
 def _named(group: Group) -> str:
@@ -247,45 +229,39 @@ def _shares(values: Floats) -> str:
 
 
 def growth_caption(view: View) -> str:
-    growth = view.growth
+    growth, rate = view.growth, view.rate
     assert growth is not None
     judged = int(growth.episodes[-1])
-    told = f"Unfair executions found over the {number(judged)} executed episodes: {number(growth.total)}."
-    rate = view.rate
+    caption = f"Unfair executions found over the {number(judged)} executed episodes: {number(growth.total)}."
     if rate is None:
-        return told + " Without random executions there is no expectation of Random to compare with."
-    told += (
+        return caption + " Without random executions there is no expectation of Random to compare with."
+    caption += (
         f" Random would be expected to find {number(rate.estimate * judged)} in as many (grey; with the interval of the"
         f" rate {number(rate.low * judged)} to {number(rate.high * judged)})"
     )
-    if view.record.summary.get("method") == "random":
-        return told + ". This run is Random itself, so the line ends where the expectation does."
+    if not view.searched:
+        return caption + ". This run is Random itself, so the line ends where the expectation does."
     if rate.count:
-        told += f": {growth.total / (rate.estimate * judged):.1f} times as many"
-    told += "." + (" Shaded: what the search made; the rest are random executions." if searched(growth) else "")
-    return told
-
-
-def searched(growth: Growth) -> bool:
-    return any(not random for _, _, _, random in growth.phases)
+        caption += f": {growth.total / (rate.estimate * judged):.1f} times as many"
+    return caption + ". Shaded: what the search made; the rest are random executions."
 
 
 def round_caption(one: Round) -> str:
-    told = f"Round {one.number}: {number(one.counts[1])} of {number(one.counts[0])} candidates taken"
+    caption = f"Round {one.number}: {number(one.counts[1])} of {number(one.counts[0])} candidates taken"
     if one.unfair is not None:
-        told += f". Unfair: {percent(one.unfair[0])} of the candidates, {percent(one.unfair[1])} of the taken"
-    return f"{told}. {several(len(one.front), 'candidate')} on the Pareto front."
+        caption += f". Unfair: {percent(one.unfair[0])} of the candidates, {percent(one.unfair[1])} of the taken"
+    return f"{caption}. {several(len(one.front), 'candidate')} on the Pareto front."
 
 
 def coverage_sentence(coverage: Coverage) -> str:
-    told = (
+    sentence = (
         f"Unfair executions went through {number(coverage.cells)} of {number(coverage.total)} joint cells"
         f" ({percent(coverage.cells / coverage.total)}), {coverage.bins} bins per coordinate. Each map shows for one"
         " agent which share of the joint cells with that agent in that place was covered."
     )
     if not coverage.placed:
-        told += " Nothing is known of places in this task: the first two numbers that an agent sees stand for them."
-    return told
+        sentence += " Nothing is known of places in this task: the first two numbers that an agent sees stand for them."
+    return sentence
 
 
 def coverage_label(coverage: Coverage, place: int) -> str:
@@ -295,31 +271,29 @@ def coverage_label(coverage: Coverage, place: int) -> str:
 
 
 def predictor_sentence(view: View) -> str:
-    found = view.record.summary["predictor"]
-    told = (
-        f"The fairness predictor knows {number(found['joint_states'])} joint abstract states (level d ="
-        f" {found['d']:.3g})"
+    predictor = view.record.summary["predictor"]
+    sentence = (
+        f"The fairness predictor knows {number(predictor['joint_states'])} joint abstract states (level d ="
+        f" {predictor['d']:.3g})"
     )
-    if found.get("episodes"):
-        told += (
-            f", learned from {number(found['episodes'])} labelled episodes of which {number(found['unfair'])} unfair"
-        )
-    return told + "."
+    if predictor.get("episodes"):
+        episodes, unfair = (number(predictor[name]) for name in ("episodes", "unfair"))
+        sentence += f", learned from {episodes} labelled episodes of which {unfair} unfair"
+    return sentence + "."
 
 
 def roc_caption(view: View) -> str:
-    found = view.record.summary["predictor"]
+    predictor = view.record.summary["predictor"]
     parts = [
-        f"{name} {found[key]:.3f}"
+        f"{name} {predictor[key]:.3f}"
         for name, key in (("with fairness features", "auc_full"), ("abstract states alone", "auc_abstract"))
-        if found.get(key) is not None
+        if predictor.get(key) is not None
     ]
     return "Out-of-bag ROC curves; area under the curve: " + listed(parts) + ". 0.5 is guessing, 1 is perfect."
 
 
 def link_words(link: Link) -> str:
-    words = HAPPENED.get(link.operator, link.operator)
-    return f"{words} at step {link.step}" if link.operator in ("mutation", "crossover") else words
+    return operator_named(link.operator).noun_at(link.step)
 
 
 def lineage_caption(chains: Sequence[Sequence[Link]], theta: float) -> str:

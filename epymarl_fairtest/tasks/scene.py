@@ -5,7 +5,7 @@ Pure numpy; knows no drawing tool and no environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,32 +14,42 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+AGENT = "agent"  # the shape of the agents under test
+
+
 @dataclass(frozen=True)
 class Body:
     """One thing on the field; x grows to the right and y upwards."""
 
-    role: str  # agent, prey, landmark (to be covered), obstacle or food
-    label: str  # an agent's number, from 1; the level of food; "prey"
+    shape: str  # agent, disc, square, diamond or target (a place to be covered); a drawer takes any other for a disc
+    label: str  # an agent's number, from 1; what tells another thing apart, or nothing
     radius: float
     at: Array  # (steps+1, 2)
-    present: NDArray[np.bool_]  # (steps+1,)
-    level: int | None = None  # of an agent that forages
+    present: NDArray[np.bool_]  # (steps+1,); where something is gone, a cross is left
+    level: int | None = None  # a small number beside an agent
+    trail: bool = False  # is the way so far drawn?
 
     def as_json(self) -> dict[str, Any]:
-        told = {"role": self.role, "label": self.label, "radius": round(self.radius, 3), "at": rounded(self.at)}
+        plain = {"shape": self.shape, "label": self.label, "radius": round(self.radius, 3), "at": rounded(self.at)}
         if not self.present.all():
-            told["present"] = self.present.astype(int).tolist()
-        return told if self.level is None else told | {"level": self.level}
+            plain["present"] = self.present.astype(int).tolist()
+        if self.level is not None:
+            plain["level"] = self.level
+        return plain | {"trail": True} if self.trail else plain
 
 
 @dataclass(frozen=True)
 class Field:
     """The things of one episode and the window that holds every one of them at every step."""
 
-    kind: str  # plane, grid (cells around whole numbers), or none: nothing is known of places
-    bodies: list[Body]
+    kind: str  # plane (marked from -1 to 1), grid (cells around whole numbers), open, or none: no places are known
+    bodies: list[Body]  # in the order of drawing; agents come in their own order and are drawn last
     low: Array  # (2,) corners of the window
     high: Array
+
+    @property
+    def agents(self) -> list[Body]:
+        return [body for body in self.bodies if body.shape == AGENT]
 
 
 def unknown_field() -> Field:
@@ -54,12 +64,17 @@ def plane(bodies: list[Body]) -> Field:
     return Field("plane", bodies, middle - half, middle + half)
 
 
-def bodies(role: str, at: Array, radius: float, levels: list[int] | None = None) -> list[Body]:
+def bodies(shape: str, at: Array, radius: float, label: str = "", *, trail: bool = False) -> list[Body]:
     """One body per column of `at` (steps+1, bodies, 2); they never leave."""
     always = np.ones(len(at), bool)
-    labels = [str(n + 1) if role == "agent" else "prey" if role == "prey" else "" for n in range(at.shape[1])]
+    return [Body(shape, label, radius, at[:, n], always, trail=trail) for n in range(at.shape[1])]
+
+
+def agent_bodies(at: Array, radius: float, levels: list[int] | None = None) -> list[Body]:
+    """The agents under test, numbered from 1."""
     return [
-        Body(role, label, radius, at[:, n], always, levels[n] if levels else None) for n, label in enumerate(labels)
+        replace(body, label=str(n + 1), level=levels[n] if levels else None)
+        for n, body in enumerate(bodies(AGENT, at, radius, trail=True))
     ]
 
 

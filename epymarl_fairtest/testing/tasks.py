@@ -265,13 +265,13 @@ def field_can_be_drawn(case: TaskCase) -> None:
     steps = int(episodes.length[0])
     drawn = known.field(episodes.states[0, : steps + 1])
     assert drawn.kind in ("plane", "grid", "none"), f"a field is a plane, a grid or none, not {drawn.kind!r}"
-    agents = [body for body in drawn.bodies if body.role == "agent"]
+    agents = [body for body in drawn.bodies if body.shape == "agent"]
     assert drawn.kind == "none" or len(agents) == known.n_agents, f"{len(agents)} agents on it, {known.n_agents} tested"
     for body in drawn.bodies:
         shapes = (body.at.shape, body.present.shape)
-        assert shapes == ((steps + 1, 2), (steps + 1,)), f"{body.role} {body.label} has the shapes {shapes}"
+        assert shapes == ((steps + 1, 2), (steps + 1,)), f"{body.shape} {body.label} has the shapes {shapes}"
         here = body.at[body.present]
-        assert ((here >= drawn.low) & (here <= drawn.high)).all(), f"{body.role} {body.label} leaves the window"
+        assert ((here >= drawn.low) & (here <= drawn.high)).all(), f"{body.shape} {body.label} leaves the window"
     scene = scene_of(known, episodes, 0)
     assert png(scene).startswith(b"\x89PNG"), "the still is not a picture"
     json.dumps(scene.as_json(), allow_nan=False)

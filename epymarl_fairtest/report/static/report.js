@@ -22,7 +22,7 @@
     constructor(canvas, scene) {
       this.canvas = canvas;
       this.scene = scene;
-      this.agents = scene.bodies.filter((body) => body.role === "agent");
+      this.agents = scene.bodies.filter((body) => body.shape === "agent");
       const spans = [scene.high[0] - scene.low[0], scene.high[1] - scene.low[1]];
       if (scene.kind !== "none") canvas.style.aspectRatio = `${spans[0]} / ${spans[1]}`;
       this.spans = spans;
@@ -39,7 +39,7 @@
       pen.setTransform(fine, 0, 0, fine, 0, 0);
       pen.clearRect(0, 0, wide, high);
       this.ink = { paper: inkOf("--paper"), ink: inkOf("--ink"), quiet: inkOf("--quiet"), grid: inkOf("--line"), gold: inkOf("--gold") };
-      this.edge = this.scene.kind === "plane" ? 7 : 1; // room for the ring around an agent
+      this.edge = this.scene.kind === "grid" ? 1 : 7; // room for the ring around an agent
       this.scale = Math.min((wide - 2 * this.edge) / this.spans[0], (high - 2 * this.edge) / this.spans[1]);
       if (this.scene.kind === "none") this.curves(step, wide, high);
       else this.places(step);
@@ -69,13 +69,13 @@
       if (edge) { pen.strokeStyle = edge; pen.lineWidth = width; pen.stroke(); }
     }
 
-    text([x, y], told, colour, size) {
+    text([x, y], words, colour, size) {
       const pen = this.pen;
       pen.font = `600 ${size}px system-ui, sans-serif`;
       pen.textAlign = "center";
       pen.textBaseline = "middle";
       pen.fillStyle = colour;
-      pen.fillText(told, x, y + 0.5);
+      pen.fillText(words, x, y + 0.5);
     }
 
     places(step) {
@@ -84,48 +84,57 @@
       if (scene.kind === "grid") {
         for (let x = x0; x <= x1 + 1e-6; x++) this.line([this.at([x, y0]), this.at([x, y1])], ink.grid, 1);
         for (let y = y0; y <= y1 + 1e-6; y++) this.line([this.at([x0, y]), this.at([x1, y])], ink.grid, 1);
-      } else {
+      } else if (scene.kind === "plane") {
         const corners = [[-1, -1], [1, -1], [1, 1], [-1, 1], [-1, -1]];
         this.line(corners.map((corner) => this.at(corner)), ink.grid, 1);
       }
-      for (const body of scene.bodies) if (body.role !== "agent") this.thing(body, step);
-      this.agents.forEach((body, n) => this.trail(body, n, step));
-      if (this.scene.changed && step >= scene.start) for (const body of this.agents) this.changed(this.at(body.at[scene.start]));
+      for (const body of scene.bodies) if (body.shape !== "agent") this.thing(body, step);
+      this.agents.forEach((body, n) => { if (body.trail) this.trail(body, n, step); });
+      if (scene.changed && step >= scene.start) for (const body of this.agents) this.changed(this.at(body.at[scene.start]));
       this.agents.forEach((body, n) => { if (!scene.worse[n]) this.agent(body, n, step); });
       this.agents.forEach((body, n) => { if (scene.worse[n]) this.agent(body, n, step); }); // the worse off on top
     }
 
     thing(body, step) {
-      const { ink } = this, place = this.at(body.at[step]), [x, y] = place;
-      let radius = body.radius * this.scale;
-      if (body.role === "landmark") {
-        radius = Math.max(3.2 * radius, 11); // to be seen around the agent that covers it
-        this.shape(this.square(x, y, radius), null, ink.ink);
-        this.line([[x - 4, y], [x + 4, y]], ink.ink, 1.3);
-        this.line([[x, y - 4], [x, y + 4]], ink.ink, 1.3);
-      } else if (body.role === "obstacle") {
-        this.pen.globalAlpha = 0.35;
-        this.disc(place, radius, ink.quiet);
-        this.pen.globalAlpha = 1;
-        this.disc(place, radius, null, ink.quiet, 1);
-      } else if (body.role === "prey") {
-        radius = Math.max(radius, 8);
-        this.line(body.at.slice(0, step + 1).map((past) => this.at(past)), ink.grid, 1.5);
-        this.shape([[x, y - radius], [x + radius, y], [x, y + radius], [x - radius, y]], ink.gold, ink.ink);
-      } else if (!body.present || body.present[step]) {
-        this.shape(this.square(x, y, radius), ink.gold, ink.ink);
-        this.text(place, body.label, "#22272B", 13);
-      } else {
-        this.line([[x - 4, y - 4], [x + 4, y + 4]], ink.quiet, 1.2);
-        this.line([[x - 4, y + 4], [x + 4, y - 4]], ink.quiet, 1.2);
-      }
+      const { ink } = this, place = this.at(body.at[step]);
+      if (body.trail) this.line(body.at.slice(0, step + 1).map((past) => this.at(past)), ink.grid, 1.5);
+      if (body.present && !body.present[step]) this.cross(place, 4, ink.quiet, 1.2);
+      else (this.shapes.get(body.shape) || this.shapes.get("disc"))(place, body.radius * this.scale, body.label);
     }
 
-    square(x, y, half) {
+    shapes = new Map([
+      ["disc", (place, radius, label) => {
+        this.pen.globalAlpha = 0.35;
+        this.disc(place, radius, this.ink.quiet);
+        this.pen.globalAlpha = 1;
+        this.disc(place, radius, null, this.ink.quiet, 1);
+        this.text(place, label, this.ink.ink, 12);
+      }],
+      ["square", (place, radius, label) => {
+        this.polygon(this.square(place, radius), this.ink.gold, this.ink.ink);
+        this.text(place, label, "#22272B", 13);
+      }],
+      ["diamond", ([x, y], radius) => {
+        const half = Math.max(radius, 8);
+        this.polygon([[x, y - half], [x + half, y], [x, y + half], [x - half, y]], this.ink.gold, this.ink.ink);
+      }],
+      ["target", ([x, y], radius) => {
+        this.polygon(this.square([x, y], Math.max(3.2 * radius, 11)), null, this.ink.ink); // seen around who covers it
+        this.line([[x - 4, y], [x + 4, y]], this.ink.ink, 1.3);
+        this.line([[x, y - 4], [x, y + 4]], this.ink.ink, 1.3);
+      }],
+    ]);
+
+    cross([x, y], reach, colour, width) {
+      this.line([[x - reach, y - reach], [x + reach, y + reach]], colour, width);
+      this.line([[x - reach, y + reach], [x + reach, y - reach]], colour, width);
+    }
+
+    square([x, y], half) {
       return [[x - half, y - half], [x + half, y - half], [x + half, y + half], [x - half, y + half]];
     }
 
-    shape(corners, fill, edge) {
+    polygon(corners, fill, edge) {
       const pen = this.pen;
       pen.beginPath();
       corners.forEach(([x, y], n) => (n ? pen.lineTo(x, y) : pen.moveTo(x, y)));
@@ -151,11 +160,9 @@
       if (points.length) this.disc(points[0], 2.6, this.ink.paper, colour, 1.4);
     }
 
-    changed([x, y]) {
-      const radius = 5.5, inner = 3.6;
-      this.disc([x, y], radius, this.ink.paper, this.ink.ink, 1.4);
-      this.line([[x - inner, y - inner], [x + inner, y + inner]], this.ink.ink, 1.4);
-      this.line([[x - inner, y + inner], [x + inner, y - inner]], this.ink.ink, 1.4);
+    changed(place) {
+      this.disc(place, 5.5, this.ink.paper, this.ink.ink, 1.4);
+      this.cross(place, 3.6, this.ink.ink, 1.4);
     }
 
     agent(body, n, step) {
@@ -242,9 +249,9 @@
       for (const factor of [0.5, 1, 2, 4]) this.speed.append(new Option(`${factor}\u00d7`, factor, factor === 1, factor === 1));
       this.speed.addEventListener("change", () => { if (this.timer) { this.pause(); this.play(); } });
       const step = make("div", "step");
-      this.told = make("span", "now");
+      this.now = make("span", "now");
       const gif = this.article.querySelector("img.gif");
-      step.append(this.told);
+      step.append(this.now);
       if (gif) {
         const link = make("a", "download", "Download as GIF");
         link.href = gif.src;
@@ -259,14 +266,14 @@
       this.article.dataset.step = this.step;
       this.field.draw(this.step);
       const part = this.scene.changed ? (this.step < this.scene.start ? ", kept from the parent" : `, ${this.scene.happened}`) : "";
-      this.told.textContent = `step ${this.step} of ${this.steps}${part}`;
+      this.now.textContent = `step ${this.step} of ${this.steps}${part}`;
       this.slider.value = this.step;
-      this.slider.setAttribute("aria-valuetext", this.told.textContent);
+      this.slider.setAttribute("aria-valuetext", this.now.textContent);
       this.scene.received[this.step].forEach((value, n) => {
-        const { fill, value: told } = this.bars[n], zero = -this.low / this.span, end = (value - this.low) / this.span;
+        const { fill, value: text } = this.bars[n], zero = -this.low / this.span, end = (value - this.low) / this.span;
         fill.style.left = `${100 * Math.min(zero, end)}%`;
         fill.style.width = `${100 * Math.abs(end - zero)}%`;
-        told.textContent = shown(value);
+        text.textContent = shown(value);
       });
     }
 
@@ -308,7 +315,7 @@
   const table = document.getElementById("failures");
   if (!table) return;
   const failures = data.table, body = table.tBodies[0], PAGE = 25;
-  const inGallery = new Set(data.scenes.map((scene) => scene.id));
+  const replayed = new Set(data.scenes.map((scene) => scene.id));
   const columns = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.column);
   const valueOf = (column, row) => {
     if (column.startsWith("received")) return failures.received[row][Number(column.slice(8))];
@@ -348,7 +355,7 @@
       for (const column of columns) {
         const cell = make("td", column === "operator" || column === "status" ? "text" : "");
         const text = textOf(column, row);
-        if (column === "id" && inGallery.has(failures.id[row])) {
+        if (column === "id" && replayed.has(failures.id[row])) {
           const link = make("a", "", text);
           link.href = `#failure-${text}`;
           cell.append(link);

@@ -1,0 +1,109 @@
+"""A matplotlib figure as an element of the page. Knows matplotlib's SVG, nothing of what is drawn.
+
+Colours are stand-ins that the page's style sheet gives a meaning, so that one drawing is readable in light and in dark;
+text is in the page's font; ids are the drawing's own, because a page holds many. The same figure gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from matplotlib.figure import Figure
+
+# Colours that nothing else has.
+INK, QUIET, GRID, ACCENT, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
+VARIABLES = {
+    INK: "var(--ink)",
+    QUIET: "var(--quiet)",
+    GRID: "var(--grid)",
+    ACCENT: "var(--accent)",
+    PAPER: "var(--paper)",
+}
+LARGEST = 1.5  # pixels per point: text is as large in small drawings as in wide ones
+XLINK = "http://www.w3.org/1999/xlink"
+HREF, URL = "xlink:href", "url(#"  # an element refers to another one by `xlink:href="#id"` or `url(#id)`
+
+
+def element_of(figure: Figure, name: str, description: str) -> str:
+    """`name` begins the ids of the drawing, `description` is what is read aloud instead of it."""
+    drawing = _parsed(figure)
+    targets = {target for part in drawing.iter() for target in _targets(part)}
+    for part in drawing.iter():
+        part.attrib = dict(_rewritten(part, name, targets))
+    box = drawing.attrib["viewBox"]
+    attributes = {
+        "class": "drawn",
+        "style": f"max-width:{LARGEST * float(box.split()[2]):.0f}px",
+        "role": "img",
+        "aria-label": description,
+        "viewBox": box,
+        "xmlns:xlink": XLINK,
+    }
+    root = Element("svg", attributes)
+    root.extend(drawing)
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _parsed(figure: Figure) -> Element:
+    """matplotlib's drawing without comments, metadata, and a style sheet that would style the page.
+
+    HTML knows SVG without namespaces: elements have their plain names, and a reference is `xlink:href`.
+    """
+    file = io.BytesIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    drawing = ElementTree.fromstring(file.getvalue())
+    for part in drawing.iter():
+        part.tag = part.tag.rpartition("}")[2]
+        part.attrib = {key.replace(f"{{{XLINK}}}", "xlink:"): value for key, value in part.attrib.items()}
+    for part in drawing.findall("metadata") + drawing.findall("defs[style]"):
+        drawing.remove(part)
+    return drawing
+
+
+def _targets(part: Element) -> Iterator[str]:
+    """Ids that the element refers to."""
+    for key, value in part.attrib.items():
+        if key == HREF:
+            yield value.removeprefix("#")
+        for text in (declared for _, declared in _declarations(value)) if key == "style" else (value,):
+            if text.startswith(URL):
+                yield text[len(URL) : -1]
+
+
+def _rewritten(part: Element, name: str, targets: set[str]) -> Iterator[tuple[str, str]]:
+    """The element's attributes in the page's words; ids that nothing refers to are left out."""
+    for key, value in part.attrib.items():
+        if key == "style":
+            page = [_in_page(*declaration) for declaration in _declarations(value)]
+            yield key, "; ".join(f"{property_}: {_named(text, name)}" for part in page for property_, text in part)
+        elif key == HREF:
+            yield key, f"#{name}-{value.removeprefix('#')}"
+        elif key != "id":
+            yield key, _named(value, name)
+        elif value in targets:
+            yield key, f"{name}-{value}"
+
+
+def _named(value: str, name: str) -> str:
+    return value.replace(URL, f"{URL}{name}-", 1) if value.startswith(URL) else value
+
+
+def _declarations(style: str) -> Iterator[tuple[str, str]]:
+    """Property and value."""
+    for declaration in filter(str.strip, style.split(";")):
+        property_, _, value = declaration.partition(":")
+        yield property_.strip(), value.strip()
+
+
+def _in_page(property_: str, value: str) -> list[tuple[str, str]]:
+    """A declaration in the page's colours and font."""
+    if property_ == "font":  # older versions of matplotlib write "bold 9.5px 'DejaVu Sans', ..."
+        words = value.split()
+        weight = [("font-weight", "bold")] if "bold" in words else []
+        return [*weight, ("font-size", next(word for word in words if word.endswith("px")))]
+    if property_ == "font-family":
+        return [(property_, "inherit")]
+    return [(property_, VARIABLES.get(value, value))]
