@@ -11,26 +11,26 @@ import pytest
 import torch
 from support import NO_CHECKOUT, Finished, Workshop, in_process_epymarl, stock_copy
 
-from epymarl_fairtest.campaign import run
 from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
+from epymarl_fairtest.report.observer import Page
 
 
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's background are born deaf to it
     torch.set_num_threads(1)  # as FairTest does: more threads only collapse on a shared machine
     config.addinivalue_line("markers", "jobs(*names): the training runs (support.JOBS) that a test looks at")
-    run._report = lambda *page: None  # drawing takes longer than the search of most tests: who looks asks for `pages`
+    Page.finished = lambda *run: None  # type: ignore[method-assign]  # drawing takes longer than most searches: see `pages`
 
 
-draw_report = run._report
+draw = Page.finished
 SPREAD = "PYTEST_XDIST_WORKER" in os.environ
 
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs draw their page, as they do outside of tests."""
-    monkeypatch.setattr(run, "_report", draw_report)
+    monkeypatch.setattr(Page, "finished", draw)
 
 
 @pytest.fixture(scope="session")

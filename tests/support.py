@@ -33,7 +33,7 @@ from epymarl_fairtest.tasks.allocation import resolve_allocation
 from epymarl_fairtest.tasks.world import World
 from epymarl_fairtest.team.checkpoint import PolicyRecord, expected_shapes, rebuild, save_policy
 from epymarl_fairtest.team.policy import NetworkPolicy
-from epymarl_fairtest.team.sample import TrainingEpisode
+from epymarl_fairtest.team.sample import TrainingEpisodes, joined
 
 NO_CHECKOUT = "no EPyMARL checkout known: set EPYMARL_HOME or run fairtest install CHECKOUT"
 TESTS = Path(__file__).resolve().parent
@@ -454,18 +454,18 @@ def random_policy(record: PolicyRecord, seed: int = 0) -> NetworkPolicy:
     return rebuild(random_weights(record, seed), record)
 
 
-def training_pool() -> list[TrainingEpisode]:
+def training_pool() -> TrainingEpisodes:
     """Forty training episodes of three agents; in every other one the third receives more."""
     generator = np.random.default_rng(0)
-    return [
-        TrainingEpisode(
-            i + 1,
-            generator.normal(size=(8, 3, 5)).astype(np.float32),
-            np.zeros((8, 3), np.int16),
-            -generator.random((8, 3)) * [1, 1, 3 if i % 2 else 1],
-        )
-        for i in range(40)
-    ]
+    return joined(
+        {
+            i + 1: (
+                generator.normal(size=(8, 3, 5)).astype(np.float32),
+                -generator.random((8, 3)) * [1, 1, 3 if i % 2 else 1],
+            )
+            for i in range(40)
+        }
+    )
 
 
 def policy_folder(folder: Path, task: str = "spread", agent: str = "mlp", **changes: Any) -> Path:
