@@ -274,7 +274,7 @@ def _results(planned: Study, jobs: Sequence[Job]) -> Results:
 def _write(planned: Study, results: Results, *, figures: bool = True) -> str:
     """results.csv, statistics.csv, tables.md, tables.tex and figures/; the tables as text."""
     from epymarl_fairtest.core.files import write_atomically
-    from epymarl_fairtest.experiment import tables as made
+    from epymarl_fairtest.study import tables as made
     from epymarl_fairtest.study.plan import KINDS
 
     common, runs = planned.common, len(planned.seeds)
