@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from epymarl_fairtest.commands import doctor
 from epymarl_fairtest.commands.doctor import Finding, Machine, examine, render
 from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.host import doctor
 from epymarl_fairtest.host.install import install, uninstall
 
 MINI = {
@@ -363,7 +363,7 @@ def test_the_verdict_comes_first_and_the_worst_next() -> None:
 
 def run_cli(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    doctor.add_doctor_parser(parser.add_subparsers())
+    doctor.add_parser(parser.add_subparsers())
     args = parser.parse_args(["doctor", *words])
     return args.func(args)
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from epymarl_fairtest.core.checkout import forget, is_checkout, known_checkout, remember
+from epymarl_fairtest.commands import install as command
+from epymarl_fairtest.core.checkout import MARKS, forget, is_checkout, known_checkout, remember
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import PACKAGE, shipped
-from epymarl_fairtest.host import checkout as registry
 from epymarl_fairtest.host import install as installer
 from epymarl_fairtest.host.install import Report, install, state, uninstall
 
@@ -502,7 +502,7 @@ def test_an_unwritable_register_does_not_undo_an_installation(
 
 def test_is_checkout_asks_for_every_mark(mini: Path) -> None:
     assert is_checkout(mini)
-    for mark in registry.MARKS:
+    for mark in MARKS:
         data = (mini / mark).read_bytes()
         (mini / mark).unlink()
         assert not is_checkout(mini)
@@ -514,7 +514,7 @@ def test_is_checkout_asks_for_every_mark(mini: Path) -> None:
 
 def run_cli(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    installer.add_install_parser(parser.add_subparsers())
+    command.add_parser(parser.add_subparsers())
     args = parser.parse_args(["install", *words])
     return args.func(args)
 
