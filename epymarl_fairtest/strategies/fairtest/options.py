@@ -1,4 +1,4 @@
-"""The search's own settings. All of them are flat: `fairtest_args.pool=700` is `fairtest_args.options.pool=700`."""
+"""The search's own settings. All of them are flat: `fairtest_args.rounds=2` is `fairtest_args.options.rounds=2`."""
 
 from __future__ import annotations
 
