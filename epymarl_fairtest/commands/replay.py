@@ -77,7 +77,7 @@ def add_parser(commands: Any) -> None:
 
 
 def replay_failures(args: Namespace) -> int:
-    from epymarl_fairtest.core.fairness import INDICES
+    from epymarl_fairtest.core.indices import INDICES
     from epymarl_fairtest.report.libraries import needed_for
     from epymarl_fairtest.report.scenes import scene_of
     from epymarl_fairtest.store.failures import load_failures
