@@ -109,7 +109,7 @@ def test_every_failure_of_a_search_agrees(task: str, runs: dict[str, Path], caps
     assert [one["index"] for one in told["replays"]] == jfi(totals(failures.rewards)).tolist()
 
 
-def test_without_ids_the_most_unfair_of_different_roots_are_replayed(
+def test_without_ids_the_most_unfair_of_different_starts_are_replayed(
     runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failures = failures_of(runs["tag"])
@@ -620,7 +620,7 @@ def test_where_no_places_are_known_the_rewards_are_drawn(
 # --- which to show ------------------------------------------------------------------------------------
 
 
-def test_the_worst_come_first_and_one_of_each_root_before_the_second_of_any() -> None:
+def test_the_worst_come_first_and_one_of_each_start_before_the_second_of_any() -> None:
     index = np.array([0.5, 0.3, 0.3, 0.2, 0.6, 0.1])
     roots = np.array([7, 8, 7, 8, 9, 8])
     assert worst(index, 3).tolist() == [5, 3, 1]
