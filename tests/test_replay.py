@@ -23,26 +23,28 @@ from test_operators import Drift
 
 from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.commands import replay as command
-from epymarl_fairtest.commands.replay import Difference, add_replay_parser, first_difference
+from epymarl_fairtest.commands.replay import Difference, add_parser, first_difference
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import totals
-from epymarl_fairtest.report import drawing, gallery
-from epymarl_fairtest.report.scenes import Body, Scene, scene_of
+from epymarl_fairtest.report import drawing, selection
+from epymarl_fairtest.report.scenes import Scene, scene_of, worse_off
 from epymarl_fairtest.report.selection import medoids, representative, worst
 from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.tasks.scene import Body, Field
+from epymarl_fairtest.tasks.spread.rules import SpreadTask
 from epymarl_fairtest.team.checkpoint import save_policy
 from epymarl_fairtest.team.saved import saved_team
 
 TASKS = ("spread", "tag", "foraging")
 LIMITS = {"spread": 8, "tag": 10, "foraging": 25}
 SMALL: dict[str, Any] = {"rounds": 1, "generations": 2, "theta": 0.8, "batch": 48, "engine": "lockstep", "budget": 160,
-                         "accounting": "strict", "confirm": 0}  # fmt: skip
+                         "accounting": "strict", "replay": 0}  # fmt: skip
 
 
 def searched(policy: Path, path: Path, **changes: Any) -> Path:
@@ -72,7 +74,7 @@ def mine(runs: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
 
 def replay(*words: object) -> int:
     parser = argparse.ArgumentParser()
-    add_replay_parser(parser.add_subparsers())
+    add_parser(parser.add_subparsers())
     args = parser.parse_args(["replay", *map(str, words)])
     code: int = args.func(args)
     return code
@@ -107,7 +109,7 @@ def test_every_failure_of_a_search_agrees(task: str, runs: dict[str, Path], caps
     assert [one["index"] for one in told["replays"]] == jfi(totals(failures.rewards)).tolist()
 
 
-def test_without_ids_the_most_unfair_of_different_roots_are_replayed(
+def test_without_ids_the_most_unfair_of_different_starts_are_replayed(
     runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failures = failures_of(runs["tag"])
@@ -293,7 +295,7 @@ def test_a_damaged_manifest_is_told(content: str, mine: Callable[[str], Path]) -
 
 
 def test_what_is_no_run_is_told(tmp_path: Path, mine: Callable[[str], Path]) -> None:
-    for path, told in ((tmp_path, "is no FairTest run"), (tmp_path / "nowhere", "There is no folder")):
+    for path, told in ((tmp_path, "is not a run"), (tmp_path / "nowhere", "There is no folder")):
         with pytest.raises(FairTestError, match=told):
             replay(path)
     path = mine("spread")
@@ -398,21 +400,21 @@ def test_a_scene_ends_with_what_was_received_and_the_index_that_was_judged(task:
 @pytest.mark.parametrize("task", TASKS)
 def test_the_window_holds_every_body_at_every_step(task: str, runs: dict[str, Path]) -> None:
     for scene, _, _ in scenes_of(runs[task], task):
-        sides = scene.high - scene.low
+        sides = scene.field.high - scene.field.low
         assert sides[0] == pytest.approx(sides[1])
-        for body in scene.bodies:
+        for body in scene.field.bodies:
             assert body.at.shape == (scene.steps + 1, 2)
-            assert (body.at - body.radius >= scene.low).all()
-            assert (body.at + body.radius <= scene.high).all()
+            assert (body.at - body.radius >= scene.field.low).all()
+            assert (body.at + body.radius <= scene.field.high).all()
 
 
-def roles(scene: Scene, role: str) -> list[Body]:
-    return [body for body in scene.bodies if body.role == role]
+def shaped(scene: Scene, shape: str) -> list[Body]:
+    return [body for body in scene.field.bodies if body.shape == shape]
 
 
 def test_particles_are_where_the_environment_puts_them(runs: dict[str, Path]) -> None:
     """Looked up in a simulator that is put into the state."""
-    for task, others in (("spread", {"landmark": 3}), ("tag", {"obstacle": 2, "prey": 1})):
+    for task, others in (("spread", {"target": 3}), ("tag", {"disc": 2, "diamond": 1})):
         env, known = environment(task), task_for(environment(task))
         env.reset(seed=0)
         scene, row, failures = next(scenes_of(runs[task], task))
@@ -420,20 +422,20 @@ def test_particles_are_where_the_environment_puts_them(runs: dict[str, Path]) ->
             known.write(env, failures.states[row, step], step)
             world = env.unwrapped._env.world
             moving = [agent.state.p_pos for agent in world.agents]
-            drawn = [body.at[step] for body in roles(scene, "agent") + roles(scene, "prey")]
+            drawn = [body.at[step] for body in shaped(scene, "agent") + shaped(scene, "diamond")]
             assert np.array_equal(drawn, moving)
-            resting = roles(scene, "landmark") + roles(scene, "obstacle")
+            resting = shaped(scene, "target") + shaped(scene, "disc")
             assert np.array_equal([body.at[step] for body in resting], [one.state.p_pos for one in world.landmarks])
-            sizes = [body.radius for body in roles(scene, "agent") + roles(scene, "prey") + resting]
+            sizes = [body.radius for body in shaped(scene, "agent") + shaped(scene, "diamond") + resting]
             assert sizes == [one.size for one in world.agents + world.landmarks]
-        assert {role: len(roles(scene, role)) for role in others} == others
-        assert [body.label for body in roles(scene, "agent")] == ["1", "2", "3"]
+        assert {shape: len(shaped(scene, shape)) for shape in others} == others
+        assert [body.label for body in shaped(scene, "agent")] == ["1", "2", "3"]
 
 
 def test_food_vanishes_exactly_when_it_is_loaded(runs: dict[str, Path]) -> None:
     eaten = 0
     for scene, row, failures in scenes_of(runs["foraging"], "foraging"):
-        there = np.array([body.present for body in roles(scene, "food")])
+        there = np.array([body.present for body in shaped(scene, "square")])
         lost = (there[:, :-1] & ~there[:, 1:]).any(axis=0)
         assert not (~there[:, :-1] & there[:, 1:]).any(), "nothing comes back"
         assert np.array_equal(lost, (failures.rewards[row, : scene.steps] > 0).any(axis=1))
@@ -446,13 +448,13 @@ def test_the_first_row_of_the_field_is_on_top_and_levels_are_told(runs: dict[str
     scene, row, failures = next(scenes_of(runs["foraging"], "foraging"))
     task_for(env).write(env, failures.states[row, 0], 0)
     rows = env.field.shape[0]
-    for body, player in zip(roles(scene, "agent"), env.players, strict=True):
+    for body, player in zip(shaped(scene, "agent"), env.players, strict=True):
         assert body.at[0].tolist() == [player.position[1], rows - 1 - player.position[0]]
         assert body.level == player.level
-    for body in roles(scene, "food"):
+    for body in shaped(scene, "square"):
         x, y = body.at[0].astype(int).tolist()
         assert env.field[rows - 1 - y, x] == int(body.label) > 0
-    assert len(roles(scene, "food")) == np.count_nonzero(env.field)
+    assert len(shaped(scene, "square")) == np.count_nonzero(env.field)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -463,7 +465,7 @@ def test_the_plain_form_is_what_the_player_expects(task: str, runs: dict[str, Pa
     assert told["kind"] == ("grid" if task == "foraging" else "plane")
     assert (told["id"], told["seed"], told["start"]) == (scene.id, scene.root_seed, scene.start_step)
     assert np.array(told["received"]) == pytest.approx(scene.received, abs=5.1e-4)
-    for body, plain in zip(scene.bodies, told["bodies"], strict=True):
+    for body, plain in zip(scene.field.bodies, told["bodies"], strict=True):
         assert np.array(plain["at"]) == pytest.approx(body.at, abs=5.1e-4)
         assert plain.get("present", [1] * (scene.steps + 1)) == body.present.astype(int).tolist()
         assert ("present" in plain) == (not body.present.all())
@@ -531,6 +533,45 @@ def test_a_mutation_is_marked_where_it_happened_and_from_then_on(task: str, runs
     assert after[0] != after[1]
 
 
+def reshaped(scene: Scene, **changes: Any) -> Scene:
+    """The scene with everything but its agents changed."""
+    bodies = [body if body.shape == "agent" else replace(body, **changes) for body in scene.field.bodies]
+    return replace(scene, field=replace(scene.field, bodies=bodies))
+
+
+def test_what_a_task_calls_a_shape_that_nobody_knows_is_drawn_as_a_disc(runs: dict[str, Path]) -> None:
+    scene, _, _ = next(scenes_of(runs["tag"], "tag"))
+    still = {shape: drawing.png(reshaped(scene, shape=shape, label="x")) for shape in (*drawing.SHAPES, "hexagon", "")}
+    assert still["hexagon"] == still[""] == still["disc"]
+    assert len({still[shape] for shape in drawing.SHAPES}) == len(drawing.SHAPES) == 4
+
+
+def test_what_is_gone_leaves_a_cross_whatever_its_shape_and_trails_are_drawn_where_wanted(
+    runs: dict[str, Path],
+) -> None:
+    scene, _, _ = next(scenes_of(runs["tag"], "tag"))
+    gone = np.zeros(scene.steps + 1, bool)
+    crosses = {drawing.png(reshaped(scene, shape=shape, present=gone)) for shape in drawing.SHAPES}
+    assert len(crosses) == 1
+    assert crosses != {drawing.png(reshaped(scene, shape="disc"))}
+    assert drawing.png(reshaped(scene, trail=True)) != drawing.png(reshaped(scene, trail=False))
+    still = [replace(body, trail=False) for body in scene.field.bodies]
+    assert drawing.png(replace(scene, field=replace(scene.field, bodies=still))) != drawing.png(scene)
+
+
+class Crowded(SpreadTask):
+    """Draws somebody who is not under test as an agent."""
+
+    def field(self, states: Any) -> Field:
+        drawn = super().field(states)
+        return replace(drawn, bodies=[*drawn.bodies, drawn.bodies[-1]])
+
+
+def test_a_task_must_draw_every_agent_once(runs: dict[str, Path]) -> None:
+    with pytest.raises(FairTestError, match="'spread' draws 4 bodies of the shape 'agent' for 3 agents"):
+        scene_of(Crowded(environment("spread")), failures_of(runs["spread"]), 0)
+
+
 @pytest.mark.parametrize(
     ("received", "worse"),
     [
@@ -542,7 +583,7 @@ def test_a_mutation_is_marked_where_it_happened_and_from_then_on(task: str, runs
     ],
 )
 def test_worse_off_is_who_ends_nearer_to_the_least(received: list[float], worse: list[bool]) -> None:
-    assert drawing.worse_off(np.array(received)).tolist() == worse
+    assert worse_off(np.array(received)).tolist() == worse
 
 
 class Wide(Drift):
@@ -567,7 +608,7 @@ def test_where_no_places_are_known_the_rewards_are_drawn(
     assert (code, task.name) == (0, "generic")
     failures = failures_of(path)
     scene = scene_of(task, failures, 0)
-    assert (scene.kind, scene.bodies) == ("none", ())
+    assert (scene.field.kind, scene.field.bodies) == ("none", [])
     assert np.array_equal(scene.received[-1], totals(failures.rewards[0]))
     with Image.open(told["files"][0]) as film:
         assert film.n_frames == 11
@@ -579,7 +620,7 @@ def test_where_no_places_are_known_the_rewards_are_drawn(
 # --- which to show ------------------------------------------------------------------------------------
 
 
-def test_the_worst_come_first_and_one_of_each_root_before_the_second_of_any() -> None:
+def test_the_worst_come_first_and_one_of_each_start_before_the_second_of_any() -> None:
     index = np.array([0.5, 0.3, 0.3, 0.2, 0.6, 0.1])
     roots = np.array([7, 8, 7, 8, 9, 8])
     assert worst(index, 3).tolist() == [5, 3, 1]
@@ -617,10 +658,10 @@ def test_medoids_are_of_different_groups_the_largest_first_and_always_the_same(s
 
 def test_only_so_many_failures_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    monkeypatch.setattr(gallery, "medoids", lambda apart, count: seen.append(len(apart)) or medoids(apart, count))
+    monkeypatch.setattr(selection, "medoids", lambda apart, count: seen.append(len(apart)) or medoids(apart, count))
     task, failures, _ = grouped([900, 300])
     representative(task, failures, 2)
-    assert seen == [gallery.MOST]
+    assert seen == [selection.MOST]
 
 
 def test_there_are_no_more_medoids_than_different_trajectories() -> None:

@@ -16,25 +16,29 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
-from epymarl_fairtest.report.stage import Unplaced, task_of
+from matplotlib.figure import Figure
 from scipy.stats import beta
 from support import TESTS
 from test_search import chosen, search, team, walkers
 
-from epymarl_fairtest.commands.report import add_report_parser
+from epymarl_fairtest.campaign.steps import Step
+from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.predictor import forest
-from epymarl_fairtest.report import exhibits, page, view
+from epymarl_fairtest.report import figures, page, replays, sections, svg, view
+from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.page import make_report
-from epymarl_fairtest.report.replays import gallery_of
+from epymarl_fairtest.report.replays import replays_of
 from epymarl_fairtest.report.view import View, front_of, group_of, lineage_of, view_of
 from epymarl_fairtest.report.wording import estimate, percent, verdict
 from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import read_run
+from epymarl_fairtest.tasks.generic.rules import Unplaced
 
 PLAIN = "\u00a0"
 
@@ -79,9 +83,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def _small_gallery(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_replays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Films take longer than everything else."""
-    monkeypatch.setattr(exhibits, "EACH", 2)
+    monkeypatch.setattr(replays, "EACH", 2)
 
 
 @pytest.fixture
@@ -194,7 +198,7 @@ def test_the_histogram_counts_an_index_of_exactly_theta_as_unfair(copied: Callab
     assert found.record.random.any()
     for shares, index in (
         (found.histogram.everything, rows["index"]),
-        (found.histogram.ordinary, rows["index"][np.isin(rows["purpose"], ["predictor", "candidate"])]),
+        (found.histogram.random, rows["index"][np.isin(rows["purpose"], ["predictor", "candidate"])]),
     ):
         defined = index[~np.isnan(index)].tolist()
         edges = found.histogram.edges.tolist()
@@ -247,9 +251,10 @@ def test_growth_is_a_running_count_and_ends_with_all_failures(runs: Runs) -> Non
         failures[n] = seen
     assert growth.failures.tolist() == [failures[n] for n in growth.episodes.tolist()]
     assert growth.total == seen == json.loads((runs("spread") / "summary.json").read_text())["failures"]
-    for purpose, first, last in growth.phases:
+    for purpose, first, last, random in growth.phases:
         assert set(rows["purpose"][first:last].tolist()) == {purpose}
-    assert [last for _, _, last in growth.phases][:-1] == [first for _, first, _ in growth.phases][1:]
+        assert random == (purpose in ("predictor", "candidate"))
+    assert [last for _, _, last, _ in growth.phases][:-1] == [first for _, first, _, _ in growth.phases][1:]
 
 
 def test_the_front_is_what_no_other_candidate_dominates() -> None:
@@ -327,7 +332,7 @@ def test_where_the_most_unfair_failures_were_not_changed_the_descent_of_changed_
     np.savez(path / "failures.npz", **columns)
     found, record = page_of(path), read_run(path)
     assert "The next ones were changed" in found.text
-    chains = page.chains_of(view_of(record), gallery_of(record))
+    chains = page.chains_of(view_of(record), replays_of(record))
     assert len(chains) == 2
     assert all(len(chain) > 1 for chain in chains)
     assert chains[0][-1].id == columns["id"][~seeds][columns["index"][~seeds].argmin()]
@@ -372,8 +377,17 @@ def test_the_verdict_of_a_search_tells_the_rate_and_what_was_found(runs: Runs) -
     found, summary = viewed(runs("spread")), json.loads((runs("spread") / "summary.json").read_text())
     assert found.rate is not None
     assert verdict(found).replace(PLAIN, " ") == (
-        f"This team treats an agent unfairly in {100 * found.rate.estimate:.0f} % of its ordinary episodes; the search"
+        f"This team treats an agent unfairly in {100 * found.rate.estimate:.0f} % of its random executions; the search"
         f" found {summary['failures']} unfair executions from {summary['roots']} starts."
+    )
+
+
+def test_the_verdict_of_random_executions_alone_counts_them(runs: Runs) -> None:
+    rate = viewed(runs("random")).rate
+    assert rate is not None
+    assert verdict(viewed(runs("random"))).replace(PLAIN, " ") == (
+        f"This team treats an agent unfairly in {100 * rate.estimate:.0f} % of its random executions: {rate.count} of"
+        " 120 were unfair."
     )
 
 
@@ -389,17 +403,17 @@ def test_no_failure_at_all_is_told_as_an_upper_bound(runs: Runs) -> None:
 def test_a_search_that_finds_nothing_has_a_page_too(runs: Runs) -> None:
     told = runs.page("fair_search").text
     assert "No unfair execution of this team was found" in told
-    assert "below all ordinary episodes" in told
+    assert "below all random executions" in told
     assert "so there is no curve" in told
 
 
-def test_failures_found_where_none_is_ordinary_are_told_apart(copied: Callable[[str], Path]) -> None:
+def test_failures_found_where_no_random_execution_is_unfair_are_told_apart(copied: Callable[[str], Path]) -> None:
     path = copied("spread")
     rows = executions(path)
     rows["index"][np.isin(rows["purpose"], ["predictor", "candidate"])] = 0.99
     rejudged(path, rows)
     told = verdict(viewed(path)).replace(PLAIN, " ")
-    assert re.match(r"None of [\d,]+ ordinary episodes of this team was unfair \(at most", told)
+    assert re.match(r"None of [\d,]+ random executions of this team was unfair \(at most", told)
     assert "but the search found" in told
 
 
@@ -452,7 +466,7 @@ def test_a_field_of_another_size_is_read_from_the_team_and_a_wrong_one_is_not_dr
     path = copied("foraging")
     failures = load_failures(path / "failures.npz")
     manifest = json.loads((path / "manifest.json").read_text())
-    assert manifest.pop("env_args") == {}  # runs of format 2 did not tell it
+    assert manifest.pop("env_args") == {}  # early runs of format 3 did not tell it
     (path / "policy").mkdir()
     for arguments, expected in (("{field_size: [10, 10]}", 9.5), ("{max_num_food: 7}", None), ("{players: no}", None)):
         (path / "policy" / "policy.yaml").write_text(f"env_args: {arguments}\n")
@@ -470,7 +484,7 @@ def test_the_most_unfair_are_shown_and_unstable_ones_are_not(copied: Callable[[s
     lowest, second, third = np.argsort(columns["index"], kind="stable")[:3].tolist()
 
     def shown() -> list[int]:
-        return [one.scene.id for one in gallery_of(read_run(path)).worst]
+        return [one.scene.id for one in replays_of(read_run(path)).worst]
 
     assert shown() == columns["id"][[lowest, second]].tolist()
     columns["status"][lowest] = "unstable"
@@ -479,39 +493,33 @@ def test_the_most_unfair_are_shown_and_unstable_ones_are_not(copied: Callable[[s
 
 
 def test_a_long_episode_has_a_still_and_no_film(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exhibits, "LONGEST", 5)
-    found = gallery_of(read_run(runs("random")))
+    monkeypatch.setattr(replays, "LONGEST", 5)
+    found = replays_of(read_run(runs("random")))
     assert all(one.film is None and one.still.startswith(b"\x89PNG") for one in found.all)
     monkeypatch.undo()
-    assert all(str(one.film)[2:5] == "GIF" for one in gallery_of(read_run(runs("random"))).all)
+    assert all(str(one.film)[2:5] == "GIF" for one in replays_of(read_run(runs("random"))).all)
 
 
 # --- what is not there --------------------------------------------------------------------------------
 
 
-def test_an_older_run_has_a_page_of_what_there_is_and_says_what_is_missing(copied: Callable[[str], Path]) -> None:
+def test_a_run_that_was_thinned_out_has_a_page_of_what_there_is_and_says_what_is_missing(
+    copied: Callable[[str], Path],
+) -> None:
     path = copied("spread")
     for name in ("executions.npz", "evidence.npz"):
         (path / name).unlink()
-    with np.load(path / "failures.npz") as file:
-        np.savez(path / "old.npz", **{name: file[name] for name in file.files if name not in ("index", "status")})
-    (path / "old.npz").replace(path / "failures.npz")
-    changed(path / "manifest.json", format=1)
     summary = json.loads((path / "summary.json").read_text())
-    for name in ("confirmed_failures", "unstable_failures"):
-        del summary[name]
-    (path / "summary.json").write_text(json.dumps(summary))
     found = page_of(path)
     assert f"found {summary['failures']} unfair executions" in found.text
     assert found.text.count("executions.npz is not in the run folder") >= 4
     assert found.text.count("evidence.npz is not in the run folder") >= 3
     assert len(found.of("article")) == 4
-    assert "Failures were not replayed by this version" in found.text
+    assert f"{summary['failures']} of {summary['failures']} replayed failures came out the same" in found.text
 
 
-@pytest.mark.parametrize("folder", sorted((TESTS / "fixtures").glob("format-*")), ids=lambda folder: folder.name)
-def test_runs_that_older_versions_wrote_have_a_page(folder: Path, tmp_path: Path) -> None:
-    path = Path(shutil.copytree(folder, tmp_path / "run"))
+def test_a_run_that_an_older_version_of_this_format_wrote_has_a_page(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(TESTS / "fixtures" / "format-3", tmp_path / "run"))
     found, summary = page_of(path), json.loads((path / "summary.json").read_text())
     assert f"{summary['failures']:,} unfair execution" in found.text
     assert found.of("article")
@@ -662,9 +670,9 @@ def test_the_same_run_gives_the_same_bytes_in_any_process_without_torch_or_pyplo
     assert found[0] == found[1]
 
 
-def test_a_given_task_gives_the_same_gallery_as_one_made_again(runs: Runs) -> None:
+def test_a_given_task_gives_the_same_replays_as_one_made_again(runs: Runs) -> None:
     record = read_run(runs("tag"))
-    made, given = (gallery_of(record, task).all for task in (None, team("tag").task))
+    made, given = (replays_of(record, task).all for task in (None, team("tag").task))
     assert [(one.as_json(), one.film, one.still) for one in made] == [
         (one.as_json(), one.film, one.still) for one in given
     ]
@@ -690,7 +698,7 @@ def test_a_report_that_cannot_be_written_is_told(copied: Callable[[str], Path]) 
 
 def called(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
-    add_report_parser(parser.add_subparsers())
+    add_parser(parser.add_subparsers())
     args = parser.parse_args(["report", *arguments])
     code: int = args.func(args)
     return code
@@ -709,5 +717,100 @@ def test_the_command_makes_the_page_prints_its_path_and_opens_it_where_asked(
     assert opened == [(path / "report" / "index.html").resolve().as_uri()]
 
 
-def test_static_files_lie_in_the_package() -> None:
-    assert {file.name for file in page.STATIC.iterdir()} == {"template.html", "report.css", "report.js"}
+# --- sections of steps --------------------------------------------------------------------------------
+
+
+def with_steps(monkeypatch: pytest.MonkeyPatch, **sections_: Callable[[Any], list[str]]) -> None:
+    """Steps that say this, besides the ones there are."""
+    made = {
+        name: Step(name, "thinking", "replay", lambda _: None, title=f"Why <{name}>", section=section)  # type: ignore[arg-type,return-value]
+        for name, section in sections_.items()
+    }
+    monkeypatch.setattr(sections, "STEPS", {**sections.STEPS, **made})
+
+
+def test_a_step_after_the_search_has_a_section_if_it_says_something(
+    copied: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_steps(
+        monkeypatch,
+        explain=lambda summary: [f"{summary['failures']} failures explained.", HOSTILE],
+        silent=lambda summary: [],
+    )
+    found = page_of(copied("fair"))
+    order = [attributes["id"] for attributes in found.of("section")]
+    assert order[3:6] == ["growth", "step-explain", "rounds"]
+    assert "step-silent" not in order
+    assert found.text.count("Why <explain>") == 2, "in the list of sections and as a title"
+    assert "0 failures explained." in found.text
+    assert HOSTILE.replace("&amp;", "&") not in found.source
+    assert " ".join(HOSTILE.split()) in found.text
+
+
+def test_a_step_that_cannot_describe_a_run_costs_its_section_alone(
+    copied: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_steps(monkeypatch, explain=lambda summary: [summary["explained"]])
+    found = page_of(copied("fair"))
+    assert "Not shown: the step explain cannot describe this run (KeyError: 'explained')" in found.text
+    assert "To repeat it" in found.text
+
+
+def test_the_replay_step_speaks_where_the_search_is_told(runs: Runs) -> None:
+    found = runs.page("spread")
+    assert "replayed failures came out the same in the real environment" in found.text
+    assert not [a for a in found.of("section") if a["id"].startswith("step-")]
+
+
+# --- templates and drawings ---------------------------------------------------------------------------
+
+
+def test_only_drawings_static_files_and_the_data_pass_the_templates_unescaped() -> None:
+    templates = {
+        file.relative_to(page.TEMPLATES).as_posix(): file.read_text() for file in page.TEMPLATES.rglob("*.html")
+    }
+    unescaped = [(name, word) for name, text in templates.items() for word in re.findall(r"[\w.]+(?=\|safe)", text)]
+    assert sorted(unescaped) == [
+        ("macros.html", "drawn.drawing"),
+        ("page.html", "json"),
+        ("page.html", "script"),
+        ("page.html", "style"),
+    ]
+    assert not any("autoescape" in text for text in templates.values())
+
+
+def test_every_section_has_a_template_of_its_own_and_files_lie_in_the_package(runs: Runs) -> None:
+    shown = {attributes["id"] for attributes in runs.page("spread").of("section")}
+    assert {file.stem for file in (page.TEMPLATES / "sections").iterdir()} == {*shown, "step"}
+    assert {file.name for file in page.STATIC.iterdir()} == {"report.css", "report.js"}
+    assert Path(page.__file__).parent == page.STATIC.parent == page.TEMPLATES.parent
+
+
+def test_a_drawing_is_a_plain_element_with_ids_of_its_own() -> None:
+    figure = Figure(figsize=(2, 1))
+    axes = figure.add_subplot()
+    axes.bar([0, 1], [1, 2], color=svg.ACCENT, edgecolor=svg.INK, hatch="//")  # a pattern is referred to in a style
+    axes.plot([0, 1], [2, 1], marker="o", color=svg.QUIET)
+    axes.set_title("a < b & c", fontweight="bold")
+    with matplotlib.rc_context(figures.OURS):
+        text = svg.element_of(figure, "mine", 'reads "aloud" <well>')
+    found = Elements(text)
+    assert [tag for tag, _ in found.found].count("svg") == 1
+    assert not {"metadata", "style"} & {tag for tag, _ in found.found}
+    assert "ns0" not in text
+    assert found.found[0][1]["aria-label"] == 'reads "aloud" <well>'
+    assert "a < b & c" in found.text
+    ids = [attributes["id"] for _, attributes in found.found if "id" in attributes]
+    references = re.findall(r"(?:url\(#|xlink:href=\"#)([^)\"]+)", text)
+    assert len(ids) == len(set(ids)) > 0
+    assert set(references) == set(ids)
+    assert all(name.startswith("mine-") for name in ids)
+    assert "fill: url(#mine-" in text
+    assert {"var(--accent)", "var(--ink)", "var(--quiet)"} <= set(re.findall(r"var\(--\w+\)", text))
+    assert "DejaVu" not in text
+
+
+def test_fonts_of_older_matplotlibs_become_the_pages_own() -> None:
+    font = "bold 9.5px 'DejaVu Sans', sans-serif"
+    assert svg._in_the_pages_font("font", font) == [("font-weight", "bold"), ("font-size", "9.5px")]
+    assert svg._in_the_pages_font("font-family", "'DejaVu Sans', sans-serif") == [("font-family", "inherit")]

@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_search import chosen, search, team, walkers
 
 from epymarl_fairtest.predictor import forest
-from epymarl_fairtest.report import exhibits
+from epymarl_fairtest.report import replays
 from epymarl_fairtest.report.page import make_report
+from epymarl_fairtest.tasks.foraging.rules import ForagingTask
+from epymarl_fairtest.tasks.scene import Field
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -42,10 +48,34 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     root = tmp_path_factory.mktemp("pages")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forest, "TREES", 12)
-        patch.setattr(exhibits, "EACH", 2)
+        patch.setattr(replays, "EACH", 2)
         search(team("foraging"), chosen(budget=400), root / "foraging")
         search(walkers(), chosen(theta=0.9, epsilon=0.3), root / "generic")
-        return {name: make_report(root / name).as_uri() for name in ("foraging", "generic")}
+        found = {name: make_report(root / name).as_uri() for name in ("foraging", "generic")}
+        for shape in ("disc", "diamond", "target", "hexagon"):  # the last one is known to nobody
+            with reshaped(shape):
+                copy = Path(shutil.copytree(root / "foraging", root / shape, ignore=shutil.ignore_patterns("report")))
+                found[shape] = make_report(copy).as_uri()
+        return found
+
+
+@contextmanager
+def reshaped(shape: str) -> Iterator[None]:
+    """Food of another shape, never eaten, that leaves a trail."""
+    field = ForagingTask.field
+
+    def other(task: ForagingTask, states: Any) -> Field:
+        drawn = field(task, states)
+        there = np.ones(len(states), bool)
+        bodies = [
+            body if body.shape == "agent" else replace(body, shape=shape, present=there, trail=True)
+            for body in drawn.bodies
+        ]
+        return replace(drawn, bodies=bodies)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ForagingTask, "field", other)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -308,6 +338,16 @@ def test_the_film_can_be_taken_away(opened: Callable[..., Any]) -> None:
         link = player.find_element(By.CLASS_NAME, "download")
         assert link.get_attribute("href").startswith("data:image/gif;base64,R0lGOD")
         assert link.get_attribute("download") == player.get_attribute("id") + ".gif"
+
+
+def test_a_shape_that_the_player_does_not_know_is_drawn_as_a_disc(opened: Callable[..., Any]) -> None:
+    drawn = {}
+    for shape in ("foraging", "disc", "diamond", "target", "hexagon"):
+        driver = opened(shape)
+        drawn[shape] = drawing(driver, driver.find_element(By.CLASS_NAME, "player"))
+        assert driver.get_log("browser") == []
+    assert drawn["hexagon"] == drawn["disc"]
+    assert len(set(drawn.values())) == 4
 
 
 # --- how it looks -------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Figures. The only package that plots; it knows numbers, not runs."""
+"""The page of a run, its figures and films, and the figures of studies. The only package that plots."""

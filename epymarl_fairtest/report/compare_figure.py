@@ -12,16 +12,14 @@ from dataclasses import dataclass
 
 import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from epymarl_fairtest.report.study_figures import HIGHLIGHT, INK, STYLE
+from epymarl_fairtest.report.study_figures import HIGHLIGHT, INK, NO_DATE, STYLE, plain_axes
 
 COLOURS = ("#E69F00", HIGHLIGHT)  # orange and blue: told apart by everyone; the second is solid, the first dashed
 DASHES = ("--", "-")
-NO_DATE = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
 
 
 @dataclass(frozen=True)
@@ -66,19 +64,11 @@ def compare_figure(sides: Sequence[Side], theta: float, index_name: str, confide
     right.xaxis.set_major_locator(MaxNLocator(4))
     right.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate * 100:.4g}%"))
     right.set_xlabel(f"natural failure rate, interval at {confidence * 100:.4g}%", **STYLE)
-    _finish(left, "both")
-    _finish(right, "x")
+    plain_axes(left, "both")
+    plain_axes(right, "x")
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)
     figure.suptitle("\n".join(textwrap.wrap(verdict, 95)), fontsize=10, color=INK, x=0.01, ha="left", fontweight="bold")
     return figure
-
-
-def _finish(axes: Axes, grid: str) -> None:
-    axes.tick_params(labelsize=8.5, colors=INK)
-    axes.grid(axis=grid, color="#DDE1E5", linewidth=0.7)  # type: ignore[arg-type]
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
 
 
 def drawn(figure: Figure, ending: str) -> bytes:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from epymarl_fairtest.core.episodes import Episodes
-from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.tasks import TASKS
 from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.tasks.generic.rules import Unplaced
+from epymarl_fairtest.team.places import team_places
 
 
 def task_of(path: Path, manifest: Mapping[str, Any], failures: Episodes) -> Task:
@@ -33,17 +34,13 @@ def task_of(path: Path, manifest: Mapping[str, Any], failures: Episodes) -> Task
 
 
 def _arguments(path: Path, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of the environment: from the manifest, else from the team's policy.yaml."""
+    """Of the environment: from the manifest, else from the team's policy.yaml, which is there without weights, too."""
     given = manifest.get("env_args")
-    if isinstance(given, Mapping):
-        return given
-    from epymarl_fairtest.team.checkpoint import load_record
-    from epymarl_fairtest.team.saved import team_folder
-
-    try:
-        return load_record(team_folder(path, manifest)).env_args
-    except FairTestError:
-        return {}
+    for folder in team_places(path, manifest):
+        if given is None and (folder / "policy.yaml").is_file():
+            record = yaml.safe_load((folder / "policy.yaml").read_text())
+            given = record.get("env_args") if isinstance(record, dict) else None
+    return given if isinstance(given, Mapping) else {}
 
 
 def _fits(task: Task, failures: Episodes) -> bool:

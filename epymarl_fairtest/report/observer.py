@@ -13,7 +13,7 @@ from epymarl_fairtest.team.contract import Team
 
 
 class Page(Observer):
-    """A picture must not cost a finished run: what goes wrong is only told."""
+    """A picture must not cost a finished run: what goes wrong is a warning."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn

@@ -1,4 +1,4 @@
-"""Which failures to show: the most unfair ones, and few that stand for all.
+"""Which failures to show: the most unfair ones, and a few that stand for all.
 
 Knows trajectories and indices; nothing of drawing.
 """
@@ -18,7 +18,7 @@ MOST = 400  # trajectories that are compared with each other
 def worst(index: NDArray[np.float64], count: int, root_seed: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """The rows with the lowest index, the lowest first; ties in the order of finding.
 
-    With `root_seed` one of each root comes before the second of any: the children of the worst failure are nearly as
+    With `root_seed` one of each start comes before the second of any: the children of the worst failure are nearly as
     unfair as it is and look the same.
     """
     order = np.argsort(index, kind="stable")

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,6 +22,7 @@ Values = Mapping[str, Mapping[str, Sequence[float]]]
 
 HIGHLIGHT, OTHERS, INK = "#0072B2", "#B0B7BF", "#22272B"  # blue on grey: told apart by everyone, and in print
 FORMATS = ("png", "pdf")
+NO_DATE = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
 STYLE: dict[str, Any] = {"fontsize": 9, "color": INK}
 
 
@@ -41,7 +42,7 @@ class Drawing:
         return HIGHLIGHT if variant == self.reference else OTHERS
 
 
-UNITS = {"failures": "failures", "distinct_failures": "distinct failures", "roots": "roots of failures",
+UNITS = {"failures": "failures", "distinct_failures": "distinct failures", "roots": "starts of failures",
          "coverage": "coverage (share of grid cells)", "auc": "AUC-ROC"}  # fmt: skip
 
 
@@ -49,19 +50,19 @@ def study_figures(kind: str, drawing: Drawing, values: Mapping[str, Values], fol
     """All figures of a study, one per metric in `values`; `budget` says what a run may spend."""
     folder.mkdir(exist_ok=True)
     written = []
-    for metric, found in values.items():
+    for metric, numbers in values.items():
         unit = UNITS[metric]
         counted = unit if metric in ("coverage", "auc") else f"{unit} per run ({budget})"
         if kind == "rq1":
-            figure = methods_figure(drawing, found, counted)
+            figure = methods_figure(drawing, numbers, counted)
         elif kind == "rq2":
-            figure = ratios_figure(drawing, found, counted)
+            figure = ratios_figure(drawing, numbers, counted)
         elif kind == "rq3b":
-            figure = bars_figure(drawing, found, counted)
+            figure = bars_figure(drawing, numbers, counted)
         elif kind == "rq3a":
-            figure = pairs_figure(drawing, found, counted, difference="difference in AUC-ROC", relative=False)
+            figure = pairs_figure(drawing, numbers, counted, difference="difference in AUC-ROC", relative=False)
         else:
-            figure = pairs_figure(drawing, found, counted, difference=f"gain in {unit.split(' (')[0]}", relative=True)
+            figure = pairs_figure(drawing, numbers, counted, difference=f"gain in {unit.split(' (')[0]}", relative=True)
         written += save(figure, folder, f"{kind}_{metric}")
     return written
 
@@ -171,14 +172,14 @@ def pairs_figure(drawing: Drawing, values: Values, unit: str, *, difference: str
                 markeredgewidth=1.5, ecolor=INK, elinewidth=1, capsize=3, label=drawing.label(name),
             )  # fmt: skip
         if not relative:
-            gain, told = b - a, f"{b - a:+.3f}"
+            gain, label = b - a, f"{b - a:+.3f}"
         elif a:
             gain = (b - a) / a
-            told = f"{gain:+.0%}"
+            label = f"{gain:+.0%}"
         else:  # no percentage of nothing
-            gain, told = 0.0, f"from 0 to {b:,.3g}"
+            gain, label = 0.0, f"from 0 to {b:,.3g}"
         right.barh(place, gain, 0.5, color=HIGHLIGHT, edgecolor=INK, linewidth=0.8)
-        right.annotate(told, (gain, place), (4 if gain >= 0 else -4, 0), textcoords="offset points", va="center",
+        right.annotate(label, (gain, place), (4 if gain >= 0 else -4, 0), textcoords="offset points", va="center",
                        ha="left" if gain >= 0 else "right", fontsize=8, color=INK)  # fmt: skip
     left.set_yticks(range(len(drawing.teams)), drawing.teams)
     left.set_ylim(len(drawing.teams) - 0.4, -0.6)
@@ -218,7 +219,7 @@ def _panels(drawing: Drawing, *, width: float, height: float) -> tuple[Figure, l
 
 
 def _scale(axes: Axes, values: Sequence[float]) -> bool:
-    """From 0; logarithmic, which is told, where the small ones would vanish beside the largest."""
+    """From 0; logarithmic, as the title says, where the small ones would vanish beside the largest."""
     largest, positive = max(values, default=0.0), [value for value in values if value > 0]
     if positive and largest > 30 * float(np.median(positive)):
         axes.set_xscale("symlog", linthresh=max(min(positive), largest * 1e-4))
@@ -240,8 +241,13 @@ def _finish(axes: Axes, title: str, *, grid: str) -> None:
     values = axes.xaxis if grid == "x" else axes.yaxis
     if values.get_major_formatter().__class__ is ScalarFormatter:
         values.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    plain_axes(axes, "x" if grid == "x" else "y")
+
+
+def plain_axes(axes: Axes, grid: Literal["x", "y", "both"]) -> None:
+    """Small labels, a quiet grid and no frame."""
     axes.tick_params(labelsize=8.5, colors=INK)
-    axes.grid(axis="x" if grid == "x" else "y", color="#DDE1E5", linewidth=0.7)
+    axes.grid(axis=grid, color="#DDE1E5", linewidth=0.7)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
@@ -251,6 +257,5 @@ def save(figure: Figure, folder: Path, name: str) -> list[Path]:
     """The same numbers give the same bytes: no date goes into the files."""
     paths = [folder / f"{name}.{ending}" for ending in FORMATS]
     for path in paths:
-        metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Software": None}
-        figure.savefig(path, dpi=200, metadata=metadata)
+        figure.savefig(path, dpi=200, metadata=NO_DATE[path.suffix[1:]])
     return paths

@@ -74,21 +74,22 @@ def _targets(part: Element) -> Iterator[str]:
 
 
 def _rewritten(part: Element, name: str, targets: set[str]) -> Iterator[tuple[str, str]]:
-    """The element's attributes in the page's words; ids that nothing refers to are left out."""
+    """The element's attributes as the page needs them; ids that nothing refers to are left out."""
     for key, value in part.attrib.items():
         if key == "style":
-            page = [_in_page(*declaration) for declaration in _declarations(value)]
-            yield key, "; ".join(f"{property_}: {_named(text, name)}" for part in page for property_, text in part)
+            pairs = [pair for declaration in _declarations(value) for pair in _in_the_pages_font(*declaration)]
+            yield key, "; ".join(f"{property_}: {_value(text, name)}" for property_, text in pairs)
         elif key == HREF:
             yield key, f"#{name}-{value.removeprefix('#')}"
         elif key != "id":
-            yield key, _named(value, name)
+            yield key, _value(value, name)
         elif value in targets:
             yield key, f"{name}-{value}"
 
 
-def _named(value: str, name: str) -> str:
-    return value.replace(URL, f"{URL}{name}-", 1) if value.startswith(URL) else value
+def _value(value: str, name: str) -> str:
+    """In the page's colours, and referring to ids of this drawing."""
+    return value.replace(URL, f"{URL}{name}-", 1) if value.startswith(URL) else VARIABLES.get(value, value)
 
 
 def _declarations(style: str) -> Iterator[tuple[str, str]]:
@@ -98,12 +99,9 @@ def _declarations(style: str) -> Iterator[tuple[str, str]]:
         yield property_.strip(), value.strip()
 
 
-def _in_page(property_: str, value: str) -> list[tuple[str, str]]:
-    """A declaration in the page's colours and font."""
+def _in_the_pages_font(property_: str, value: str) -> list[tuple[str, str]]:
     if property_ == "font":  # older versions of matplotlib write "bold 9.5px 'DejaVu Sans', ..."
         words = value.split()
         weight = [("font-weight", "bold")] if "bold" in words else []
         return [*weight, ("font-size", next(word for word in words if word.endswith("px")))]
-    if property_ == "font-family":
-        return [(property_, "inherit")]
-    return [(property_, VARIABLES.get(value, value))]
+    return [(property_, "inherit" if property_ == "font-family" else value)]

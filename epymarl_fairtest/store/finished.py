@@ -175,7 +175,7 @@ def _read_executions(path: Path, judged: int, method: str) -> Columns:
     names = (*SCALARS, "purpose", "random", "received")
     columns = read_arrays(path) if path.is_file() else {}
     if not columns and not judged:  # nothing was executed: no columns either
-        columns = {name: np.empty(0) for name in names} | {"received": np.empty((0, 0))}
+        columns = {name: np.empty(0) for name in names} | {"random": np.empty(0, bool), "received": np.empty((0, 0))}
     if "purpose" in columns:
         purposes = columns["purpose"].tolist()
         columns["purpose"] = np.array([RENAMED.get(purpose, purpose) for purpose in purposes], np.str_)

@@ -16,6 +16,7 @@ from epymarl_fairtest.tasks.allocation import resolve_allocation
 from epymarl_fairtest.tasks.world import World
 from epymarl_fairtest.team.checkpoint import PolicyRecord, digest, load_policy, load_record, load_weights
 from epymarl_fairtest.team.contract import Team
+from epymarl_fairtest.team.places import team_places
 from epymarl_fairtest.team.sample import FILE as SAMPLE_FILE
 from epymarl_fairtest.team.sample import TrainingEpisodes, load_sample
 
@@ -71,10 +72,7 @@ def make_environment(record: PolicyRecord) -> Any:
 
 def team_folder(run: Path, manifest: Mapping[str, Any], given: Path | None = None) -> Path:
     """Where the team of a run is: given, beside the run's files, or where it was when it was tested."""
-    told = manifest.get("policy")
-    places = (
-        [given] if given is not None else [run / "policy", *([Path(told)] if isinstance(told, str) and told else [])]
-    )
+    places = [given] if given is not None else team_places(run, manifest)
     folder = next((place for place in places if (place / "agent.th").is_file()), None)
     if folder is None:
         raise FairTestError(
