@@ -47,6 +47,8 @@ def edited(run: Path, copy: Path, columns: dict[str, Any] | None = None, **chang
                 value |= {name.removeprefix("summary_"): new} if name.startswith("summary_") else {}
             elif name in value["settings"]:
                 value["settings"][name] = new
+            elif name in value["settings"]["options"]:
+                value["settings"]["options"][name] = new
             elif not name.startswith("summary_"):
                 value[name] = new
         (copy / f"{file}.json").write_text(json.dumps(value))
@@ -176,7 +178,7 @@ def test_runs_that_differ_in_more_than_the_team_are_refused_with_both_values(
 
 
 def test_a_setting_that_the_execution_does_not_read_is_no_difference(runs: Path, tmp_path: Path) -> None:
-    other = edited(runs / "spoilt", tmp_path / "other", temperature=3.0, seed=9, workers=1, confirm=5, out="elsewhere")
+    other = edited(runs / "spoilt", tmp_path / "other", temperature=3.0, seed=9, workers=1, replay=5, out="elsewhere")
     assert result(runs / "trained", other)["warnings"] == []
 
 
@@ -230,8 +232,9 @@ def test_a_team_that_looks_fairer_because_it_achieves_nothing_is_warned_about(ru
 
 
 def test_a_run_without_random_executions_is_refused(runs: Path, tmp_path: Path) -> None:
-    purpose = np.full(len(rows_of(runs / "spoilt")), "mutant")
-    other = edited(runs / "spoilt", tmp_path / "other", {"purpose": purpose})
+    count = len(rows_of(runs / "spoilt"))
+    columns = {"purpose": np.full(count, "mutant"), "random": np.zeros(count, bool)}
+    other = edited(runs / "spoilt", tmp_path / "other", columns)
     with pytest.raises(FairTestError, match="holds no random executions"):
         result(runs / "trained", other)
 

@@ -1,4 +1,4 @@
-"""`fairtest export`: the written tests fail for the team they come from and pass for one that was mended."""
+"""`fairtest export`: the written tests fail for the team they come from and pass for one that was repaired."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support import policy_folder
 from test_search import chosen, search, walkers
 
 from epymarl_fairtest.commands import main
-from epymarl_fairtest.commands.export import Candidates, Outcome, replay, replay_failure
+from epymarl_fairtest.commands.export import Candidates
 from epymarl_fairtest.core.episodes import operator_code
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices.jain import jfi
@@ -32,6 +32,7 @@ from epymarl_fairtest.store.scenarios import Scenarios, load_scenarios, save_sce
 from epymarl_fairtest.team.checkpoint import load_record, load_weights, save_policy
 from epymarl_fairtest.team.contract import CHUNK
 from epymarl_fairtest.team.saved import saved_team
+from epymarl_fairtest.testing.regression import Outcome, replay, replay_failure
 
 TEAM = shipped("policies") / "mpe-qmix"
 KINDS = {  # team -> how its run is made: the shipped one, and one with a memory of what it saw
@@ -79,7 +80,7 @@ def args(**given: Any) -> Namespace:
 # --- the written file, run by pytest ------------------------------------------------------------------
 
 
-def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_mended_one(
+def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_repaired_one(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = home / "tests" / "test_fairness_regression.py"
@@ -109,8 +110,8 @@ def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_mended_one(
 
     scenarios = load_scenarios(file.with_name("test_fairness_regression_failures.npz"))
     teams = (perturbed(TEAM, tmp_path / str(seed), seed) for seed in range(40))
-    mended = next(team for team in teams if not any(o.unfair for o in replay(scenarios, saved_team(team, "env"))))
-    fair = pytest_on(file, mended)
+    repaired = next(team for team in teams if not any(o.unfair for o in replay(scenarios, saved_team(team, "env"))))
+    fair = pytest_on(file, repaired)
     assert fair.returncode == 0, fair.stdout
     assert all(f"PASSED {name}" in fair.stdout for name in names)
 
@@ -122,11 +123,11 @@ def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_mended_one(
 def test_every_failure_of_a_search_comes_out_the_same_with_the_same_team(task: str, home: Path) -> None:
     run = read_run(home / "runs" / task)
     failures = load_failures(run.path / "failures.npz")
-    subject = saved_team(home / "policies" / task, "env")
+    team = saved_team(home / "policies" / task, "env")
     kinds = set(failures.operator.tolist())
     assert {operator_code("seed"), operator_code("mutation")} <= kinds
     facts = {"theta": run.theta, "index": "jfi", **{name: run.settings[name] for name in HOW}}
-    outcomes = replay(scenarios_of(failures, failures.length * 1.0, facts), subject)
+    outcomes = replay(scenarios_of(failures, failures.length * 1.0, facts), team)
     received = totals(failures.rewards)
     for row, outcome in enumerate(outcomes):
         assert (outcome.failure, outcome.length) == (failures.id[row], failures.length[row])
@@ -164,15 +165,15 @@ def test_another_team_acts_by_itself_from_the_same_start(task: str, home: Path, 
 
 def by_hand(failures: Any, row: int, policy: Path, settings: dict[str, Any]) -> tuple[Any, Any]:
     """What each agent receives in the whole episode, and before its start."""
-    subject = saved_team(policy, "env")
-    team, world = subject.policy, subject.make_world()
-    how = ActionRule(*(settings[name] for name in HOW), subject.available)
-    hidden = np.zeros((CHUNK, team.n_agents, team.hidden_size), np.float32)
-    last = np.full((CHUNK, team.n_agents), -1, np.int16)
-    start, received = int(failures.start_step[row]), np.zeros(team.n_agents)
+    team = saved_team(policy, "env")
+    network, world = team.policy, team.make_world()
+    how = ActionRule(*(settings[name] for name in HOW), team.available)
+    hidden = np.zeros((CHUNK, network.n_agents, network.hidden_size), np.float32)
+    last = np.full((CHUNK, network.n_agents), -1, np.int16)
+    start, received = int(failures.start_step[row]), np.zeros(network.n_agents)
     for step in range(start):
         world.restore(failures.states[row, step], step)
-        _, hidden = team.forward(np.repeat(world.obs[None], CHUNK, 0), last, hidden)
+        _, hidden = network.forward(np.repeat(world.obs[None], CHUNK, 0), last, hidden)
         last[:] = failures.actions[row, step]
         received += failures.rewards[row, step]
     inherited = received.copy()
@@ -180,8 +181,8 @@ def by_hand(failures: Any, row: int, policy: Path, settings: dict[str, Any]) -> 
         world.reset(int(failures.root_seed[row]))
     else:
         world.restore(failures.states[row, start], start)
-    for step in range(start, subject.limit):
-        q, hidden = team.forward(np.repeat(world.obs[None], CHUNK, 0), last, hidden)
+    for step in range(start, team.limit):
+        q, hidden = network.forward(np.repeat(world.obs[None], CHUNK, 0), last, hidden)
         at = np.array([step + failures.shift[row]])
         actions = choose(q[:1], failures.stream[row : row + 1], at, how)
         world.step(actions[0])
@@ -193,26 +194,26 @@ def by_hand(failures: Any, row: int, policy: Path, settings: dict[str, Any]) -> 
 
 
 def test_a_task_that_cannot_be_restored_exports_its_seeds_alone(tmp_path: Path) -> None:
-    subject = walkers()
-    search(subject, chosen(theta=0.9, epsilon=0.3), tmp_path / "run")
+    team = walkers()
+    search(team, chosen(theta=0.9, epsilon=0.3), tmp_path / "run")
     run = read_run(tmp_path / "run")
     failures = load_failures(tmp_path / "run" / "failures.npz")
-    candidates = Candidates(failures, run, subject.task)
+    candidates = Candidates(failures, run, team.task)
     rows = candidates.chosen(args(worst=10_000))
     seeds = failures.operator == operator_code("seed")
     assert seeds.sum() < len(seeds)
     assert sorted(rows.tolist()) == np.flatnonzero(seeds).tolist()
     facts = {"theta": 0.9, "index": "jfi", **{name: run.settings[name] for name in HOW}}
-    outcomes = replay(scenarios_of(failures.take(rows), candidates.index[rows], facts), subject)
+    outcomes = replay(scenarios_of(failures.take(rows), candidates.index[rows], facts), team)
     assert [outcome.index for outcome in outcomes] == candidates.index[rows].tolist()
-    with pytest.raises(FairTestError, match="actions were forced"):
+    with pytest.raises(FairTestError, match="some actions were forced"):
         candidates.chosen(args(ids=failures.id[~seeds][:1].tolist()))
 
 
 def test_nothing_received_is_not_unfair_and_is_told() -> None:
     outcome = Outcome(7, float("nan"), 0.8, "jfi", (0.0, 0.0), (0.0, 0.0), 0, 50)
     assert not outcome.unfair
-    assert "nobody received anything" in outcome.told
+    assert "nobody received anything" in outcome.sentence
     assert json.loads(json.dumps(outcome.as_dict(), allow_nan=False))["index"] is None
 
 
@@ -368,7 +369,7 @@ def test_a_team_of_another_environment_cannot_play(data: tuple[Path, int], home:
     assert "time_limit 25 there and 15 here" in str(caught.value)
     with pytest.raises(FairTestError, match="There is no policy folder"):
         replay_failure(path, number, tmp_path / "nowhere")
-    with pytest.raises(FairTestError, match=rf"holds no failure -5; it holds {number}"):
+    with pytest.raises(FairTestError, match=rf"holds no failure -5, only {number}"):
         replay_failure(path, -5, home / "policies" / "spread")
 
 
@@ -411,8 +412,8 @@ def test_a_run_that_its_own_team_does_not_repeat_is_not_exported(
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "worst 0": (["--worst", "0"], "--worst 0 is not allowed; it must be at least 1"),
     "representative below 0": (["--representative", "-2"], "--representative -2 is not allowed"),
-    "unknown ids": (["--ids", "0", "999999"], "failure 999999: no failure of this run"),
-    "team that is not there": (["--policy", "nowhere"], "The team is not in 'nowhere'"),
+    "unknown ids": (["--ids", "0", "999999"], "failure 999999: not in this run"),
+    "team that is not there": (["--policy", "nowhere"], "is not in 'nowhere'; give its folder with --policy"),
     "team of another task": (["--policy", "TAG"], "task 'spread' there and 'tag' here"),
 }
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from epymarl_fairtest.commands import main
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.store.checksum import sealed
-from epymarl_fairtest.store.finished import ABSENT, read_run
+from epymarl_fairtest.store.finished import OPTIONAL, WHY_ABSENT, read_run
 
 FIXTURES = Path(__file__).parent / "fixtures"
 COMMANDS = {
@@ -46,11 +47,10 @@ def harmed(kind: str, run: Path) -> None:
         (run / "manifest.json").unlink()
     elif kind == "unfinished":
         (run / "summary.json").unlink()
-    elif kind == "unfinished, older":
+    elif kind == "older":
         manifest = json.loads((run / "manifest.json").read_text()) | {"format": 2}
         del manifest["crc"]
         (run / "manifest.json").write_text(json.dumps(manifest))
-        (run / "summary.json").unlink()
     elif kind == "of the future":
         (run / "manifest.json").write_text('{"format": 99}')
     elif kind == "study of the predictor":
@@ -65,11 +65,11 @@ def harmed(kind: str, run: Path) -> None:
 REFUSED = {
     "nothing": "There is no folder '",
     "a file": "a run' is a file. Name the folder of a run",
-    "no run": "is no FairTest run: it holds no manifest.json. Name a run's own folder.",
-    "unfinished": "is not finished: it holds no summary.json. Go on with it first: fairtest run --resume '",
-    "unfinished, older": "is not finished: it holds no summary.json. It was begun by an older FairTest: make it again",
-    "of the future": "was written by a newer FairTest (format 99; this one reads up to 3).",
-    "study of the predictor": "is no search: a study of the predictor (rq3a) judges no team.",
+    "no run": "is not a run: it holds no manifest.json. Name a run's own folder.",
+    "unfinished": "is not finished: it holds no summary.json. Resume it first: fairtest run --resume '",
+    "older": "was written by an older FairTest (format 2; this one reads format 3): read it with the version that",
+    "of the future": "was written by a newer FairTest (format 99; this one reads format 3): read it with the version",
+    "study of the predictor": "is not a search: a study of the predictor (rq3a) judges no team.",
     "manifest.json": "manifest.json' is damaged: ",
     "summary.json": "summary.json' is damaged: its checksum is not the one in checksums.json.",
     "executions.npz": "executions.npz' is damaged: its checksum is not the one in checksums.json.",
@@ -91,26 +91,89 @@ def test_every_command_refuses_such_a_run_with_the_same_words(
     assert [path.name for path in run.parent.iterdir()] == ([] if kind == "nothing" else [run.name])
 
 
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_runs_of_every_format_can_be_read_and_what_they_lack_is_told(number: int) -> None:
-    path = FIXTURES / f"format-{number}"
-    found = read_run(path)
+# --- a run that was made before steps, options and the column `random` were there ----------------------
+
+TEAM = Path(__file__).parent / "golden" / "team"
+WORST = {  # failure -> its index
+    66: 0.348481807762385, 24: 0.36695499618297966, 56: 0.4532186380907761, 25: 0.4830463862605815,
+    59: 0.48491898698514135,
+}  # fmt: skip
+RECEIVED = [-7.834154436889465, -7.282526552429119, -7.5558465164516395]  # by each agent, on average at random
+
+
+def test_an_earlier_run_is_read_with_the_names_of_today(run: Path) -> None:
+    """Its executions do not say which were random, and its settings are flat."""
+    before = json.loads((run / "summary.json").read_text())
+    with np.load(run / "executions.npz") as file:
+        assert "random" not in file.files
+        purposes = file["purpose"]
+    found = read_run(run, *OPTIONAL)
     assert found.settings["index"] == "gini"
-    assert len(found.failures["id"]) == found.summary["failures"] > 0
+    assert len(found.failures["id"]) == found.summary["failures"] == 5
     assert (found.failures["index"] <= found.theta).all()
-    assert found.failures["received"].ndim == 2
-    assert set(found.missing) == ({"executions.npz", "evidence.npz"} if number < 3 else set())
-    assert found.random.any() == bool(found.evidence) == (number == 3)
-    if number < 3:
-        with pytest.raises(FairTestError, match=r"executions\.npz' is missing: the run is of an older FairTest"):
-            read_run(path, "failures.npz", "executions.npz")
+    assert found.failures["received"].shape == (5, 3)
+    assert found.missing == {}
+    assert found.evidence
+    assert found.random.tolist() == np.isin(purposes, ("predictor", "candidate")).tolist()
+    assert found.natural() == (5, 90)
+    assert found.summary == before
 
 
-@pytest.mark.parametrize("name", ABSENT)
+def test_what_an_earlier_run_calls_confirmation_are_splices(run: Path) -> None:
+    """Crossover offspring that were executed; this run has none, so its mutants stand for them."""
+    (run / "checksums.json").unlink()
+    summary = json.loads((run / "summary.json").read_text())
+    ledger = {"confirmation" if name == "mutant" else name: spent for name, spent in summary["ledger"].items()}
+    (run / "summary.json").write_text(json.dumps(summary | {"ledger": ledger}))
+    with np.load(run / "executions.npz") as file:
+        columns = {name: file[name] for name in file.files}
+    mutants = columns["purpose"] == "mutant"
+    columns["purpose"] = np.where(mutants, "confirmation", columns["purpose"])
+    np.savez(run / "executions.npz", **columns)
+    found = read_run(run)
+    assert (found.executions["purpose"] == "splice").tolist() == mutants.tolist()
+    assert mutants.sum() == found.summary["ledger"]["splice"]["episodes"] == 20
+    assert "confirmation" not in found.summary["ledger"]
+    assert not found.random[mutants].any()
+
+
+def test_every_command_works_on_an_earlier_run_as_it_did(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers are those that the version before gave."""
+    monkeypatch.chdir(run.parent)
+    shutil.copytree(run, "b")
+
+    def answer(*words: str, code: int = 0) -> Any:
+        assert main([*words, "--json"]) == code
+        return json.loads(capsys.readouterr().out)
+
+    replayed = answer("replay", str(run), "--policy", str(TEAM))
+    assert replayed["agree"]
+    for name in ("index", "index_now"):
+        assert [(one["id"], one[name]) for one in replayed["replays"]] == list(WORST.items())
+    exported = answer("export", str(run), "--policy", str(TEAM), "--pytest", "test_it.py")
+    assert exported["same_team"]
+    assert [(one["failure"], one["index"]) for one in exported["failures"]] == list(WORST.items())
+    assert all(one["unfair"] for one in exported["failures"])
+    (rate,) = answer("gate", str(run), "--max-rate", "0.05", code=1)["criteria"]
+    assert (rate["value"], rate["passed"]) == (5 / 90, False)
+    assert rate["told"].startswith("0.0556 [0.0183, 0.1249] of 90 random executions, at most 0.05")
+    compared = answer("compare", str(run), "b")
+    assert compared["warnings"] == ["both runs tested the same weights: any difference is chance."]
+    assert compared["difference"] == {"estimate": 0, "low": -0.07496495028573123, "high": 0.07496495028573123}
+    assert (compared["a"]["received"], compared["a"]["worst_off"]) == (RECEIVED, 1)
+    assert answer("runs", str(run))[0]["state"] == "finished"
+    assert main(["report", str(run)]) == 0
+    page = (run / "report" / "index.html").read_text()
+    assert "5 of 90 random executions were unfair" in page
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
 def test_a_file_that_was_taken_away_is_told_and_missed_only_by_who_needs_it(name: str, run: Path) -> None:
     (run / name).unlink()
-    others = [other for other in ABSENT if other != name]
-    assert read_run(run, *others).missing == {name: f"{name} is not in the run folder: {ABSENT[name]}"}
+    others = [other for other in OPTIONAL if other != name]
+    assert read_run(run, *others).missing == {name: f"{name} is not in the run folder: {WHY_ABSENT}"}
     with pytest.raises(FairTestError, match=f"{name}' is missing"):
         read_run(run, name)
 

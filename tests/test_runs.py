@@ -16,7 +16,7 @@ from epymarl_fairtest.commands import main
 from epymarl_fairtest.commands.runs import DEPTH, listed, table
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.study.jobs import Cell, run_cell
+from epymarl_fairtest.study.jobs import Job, run_job
 
 POLICY = shipped("policies") / "mpe-qmix"
 WORK = ["--method", "random", "--budget", "90", "--set", "batch=30", "--set", "theta=0.9"]
@@ -95,13 +95,13 @@ def test_the_table_has_a_line_per_run(place: Path, capsys: pytest.CaptureFixture
     ]
 
 
-def test_an_interrupted_run_tells_how_to_go_on_and_can(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_run_says_how_to_resume_it_and_can_be(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = place / "stopped"
     (run,) = told(capsys, str(path))
     assert (run["state"], run["batches"], run["failures"], run["budget"]) == ("interrupted", 2, None, 90)
     assert main(["runs", str(place)]) == 0
     assert (
-        f"{path}: interrupted after 2 batches; go on with it: fairtest run --resume {path}" in capsys.readouterr().out
+        f"{path}: interrupted after 2 batches; resume it with: fairtest run --resume {path}" in capsys.readouterr().out
     )
     assert main(["run", "--resume", str(path)]) == 0
     (run,) = told(capsys, str(path))
@@ -126,17 +126,17 @@ def test_the_newest_comes_first(place: Path) -> None:
 # --- where it looks -----------------------------------------------------------------------------------
 
 
-def test_cells_of_studies_are_found_and_a_study_of_the_predictor_too(
+def test_jobs_of_studies_are_found_and_a_study_of_the_predictor_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from epymarl_fairtest.strategies import configure
     from epymarl_fairtest.team.checkpoint import digest, load_weights
 
     (tmp_path / "study.json").write_text("{}")
-    for study, variant in (("rq1", "random"), ("rq3a", "with")):
-        given = configure({"method": "random", "budget": 60, "predictor_episodes": 60, "workers": 1}).as_dict()
+    for study, variant, method in (("rq1", "random", "random"), ("rq3a", "with", "fairtest")):
+        given = configure({"method": method, "budget": 60, "predictor_episodes": 60, "workers": 1}).as_dict()
         weights = digest(load_weights(POLICY / "agent.th"))
-        done = run_cell(Cell(study, tmp_path, POLICY, "mpe", variant, 0, given, weights, "test", False))
+        done = run_job(Job(study, tmp_path, POLICY, "mpe", variant, 0, given, weights, "test", False))
         assert "error" not in done, done
     found = {Path(run["path"]).parent.name: run for run in told(capsys, str(tmp_path))}
     assert (found["random"]["state"], found["random"]["evaluated"]) == ("finished", 60)

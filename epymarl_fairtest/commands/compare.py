@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".svg", ".pdf")
 EXECUTION = {"greedy": (), "epsilon_greedy": ("epsilon",), "softmax": ("temperature",)}  # settings that it reads
-HARMLESS = {"seed", "out", "workers", "engine", "progress", "confirm", "replay", "training_pool", "quantile", "theta",
-            "calibration_episodes", "allocation", "index", "execution", "epsilon", "temperature"}  # fmt: skip
+HARMLESS = {
+    "seed", "out", "workers", "engine", "progress", "report", "confirm", "replay", "training_pool", "quantile", "theta",
+    "calibration_episodes", "allocation", "index", "execution", "epsilon", "temperature",
+}  # fmt: skip
 """Settings that change nothing that is compared, or are looked at on their own."""
 
 
@@ -198,9 +200,9 @@ def warnings(a: FinishedRun, b: FinishedRun, confidence: float) -> list[str]:
     if digests[0] == digests[1]:
         told.append("both runs tested the same weights: any difference is chance.")
     ours, theirs = searched_with(a.settings), searched_with(b.settings)
-    names = [name for name in ours if ours[name] != theirs.get(name)]
+    names = [name for name in ours if name in theirs and ours[name] != theirs[name]]
     if names:
-        values = ", ".join(f"{name} {ours[name]!r} and {theirs.get(name)!r}" for name in names)
+        values = ", ".join(f"{name} {ours[name]!r} and {theirs[name]!r}" for name in names)
         told.append(
             f"the searches differ ({values}): do not compare what they found. The natural failure rates are comparable."
         )
@@ -215,9 +217,21 @@ def warnings(a: FinishedRun, b: FinishedRun, confidence: float) -> list[str]:
 
 
 def searched_with(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that say how a run searched, the method's options among them."""
-    rest = {name: value for name, value in settings.items() if name not in {*HARMLESS, "options"}}
-    return rest | {f"options.{name}": value for name, value in (settings.get("options") or {}).items()}
+    """The settings that say how a run searched, by the names that a user gives them.
+
+    Read as a run's settings are: those of earlier runs stand elsewhere, and the method's defaults are not written out.
+    """
+    from epymarl_fairtest.settings import flat_names
+    from epymarl_fairtest.strategies import configure, strategy_of
+
+    try:
+        chosen = configure(settings)
+        flat = flat_names(strategy_of(chosen).options)
+    except FairTestError:  # a method that is not installed here
+        return {name: value for name, value in settings.items() if name not in HARMLESS}
+    values = chosen.as_dict()
+    options = {name if name in flat else f"options.{name}": value for name, value in values.pop("options").items()}
+    return {name: value for name, value in {**values, **options}.items() if name not in HARMLESS}
 
 
 def empty_rate(run: FinishedRun, confidence: float) -> Rate:

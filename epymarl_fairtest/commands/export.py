@@ -1,15 +1,12 @@
 """`fairtest export`: failures of a run as a pytest file that any later checkpoint of the team must pass.
 
-A scenario is a failure's start (its seed, or its state with the steps that led there) and its exploration. The team
-under test acts by itself from there; nothing of the old team's choices is forced. As in the run, the whole episode is
-judged: a scenario that starts in the middle brings along what its first steps paid.
+Knows which failures make good tests. What their starts are, and how a team plays them: testing/regression.py.
 """
 
 from __future__ import annotations
 
 import json
 from argparse import Namespace
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.store.scenarios import FORMAT, Scenarios, load_scenarios, scenarios_of, write_files
+from epymarl_fairtest.store.scenarios import FORMAT, Scenarios, scenarios_of, write_files
 
 if TYPE_CHECKING:
     from epymarl_fairtest.core.episodes import Episodes
     from epymarl_fairtest.store.finished import FinishedRun
     from epymarl_fairtest.tasks.contract import Task
-    from epymarl_fairtest.team.contract import Team
-
-DEFAULT = 5  # failures that are exported unless the user says otherwise
-
+    from epymarl_fairtest.testing.regression import Outcome
 
 ORDER = 100
+DEFAULT = 5  # failures that are exported unless the user says otherwise
 
 
 def add_parser(commands: Any) -> None:
@@ -52,6 +47,7 @@ def add_parser(commands: Any) -> None:
 def export(args: Namespace) -> int:
     from epymarl_fairtest.store.finished import read_run
     from epymarl_fairtest.team.saved import saved_team, team_folder
+    from epymarl_fairtest.testing.regression import check_team, replay
 
     run = read_run(args.run, "executions.npz", "failures.npz")
     test_file, data_file = targets(args.pytest, force=args.force)
@@ -65,11 +61,11 @@ def export(args: Namespace) -> int:
     scenarios = scenarios_of(failures.take(rows), candidates.index[rows], facts)
     outcomes = replay(scenarios, team)
     same_team = team.origin["policy_digest"] == facts["policy_digest"]
-    mended = [outcome.failure for outcome in outcomes if not outcome.unfair]
-    if same_team and mended:
+    fair = [outcome.failure for outcome in outcomes if not outcome.unfair]
+    if same_team and fair:
         raise FairTestError(
-            f"Played again here, the same team is not unfair in {_ids(mended)}: the run was made with other versions or"
-            " on another machine, or its files were changed. Test the team again, or choose others with --ids."
+            f"Replayed here, the same team is not unfair in {_ids(fair)}: the run was made with other versions or on"
+            " another machine, or its files were changed. Test the team again, or choose other failures with --ids."
         )
     write_files(test_file, data_file, scenarios, policy, run.path)
     rest = {"file": str(test_file), "data": str(data_file), "policy": str(policy), "same_team": same_team}
@@ -94,10 +90,12 @@ def targets(test_file: Path, *, force: bool) -> tuple[Path, Path]:
     if test_file.suffix != ".py" or not (test_file.stem.startswith("test_") or test_file.stem.endswith("_test")):
         raise FairTestError(f"--pytest {str(test_file)!r} would not be found by pytest; name it test_*.py.")
     data_file = test_file.with_name(f"{test_file.stem}_failures.npz")
-    there = [str(path) for path in (test_file, data_file) if path.exists()]
-    if there and not force:
-        exist = "exists" if len(there) == 1 else "exist"
-        raise FairTestError(f"{' and '.join(there)} already {exist}; overwrite with --force, or choose another name.")
+    existing = [str(path) for path in (test_file, data_file) if path.exists()]
+    if existing and not force:
+        exist = "exists" if len(existing) == 1 else "exist"
+        raise FairTestError(
+            f"{' and '.join(existing)} already {exist}; overwrite with --force, or choose another name."
+        )
     return test_file, data_file
 
 
@@ -117,7 +115,7 @@ class Candidates:
         self._playable = kind != operator_code("action") if task.restorable else kind == operator_code("seed")
         before = np.arange(failures.limit)[None, :, None] < failures.start_step[:, None, None]
         inherited = index(totals(np.where(before, failures.rewards, 0.0)))
-        self._own = ~(inherited <= run.theta)  # what was kept of the parent was not unfair already
+        self._own = ~(inherited <= run.theta)  # it was not unfair already when the team took over
         self._stable = ~np.isin(failures.id, run.unstable)
 
     def chosen(self, args: Namespace) -> NDArray[np.int64]:
@@ -134,7 +132,7 @@ class Candidates:
             raise FairTestError(
                 f"None of {len(self.index)} failures makes a good test: {(~self._playable).sum()} have forced actions,"
                 f" {(~self._own).sum()} were unfair before the team took over, {(~self._stable).sum()} are unstable."
-                " Name the ones you want nevertheless with --ids."
+                " Name the ones you want anyway with --ids."
             )
         if option == "worst":
             return good[worst(self.index[good], number, self._failures.root_seed[good])]
@@ -144,15 +142,13 @@ class Candidates:
         known = {int(number): row for row, number in enumerate(self._failures.id)}
         unknown = [number for number in ids if number not in known]
         if unknown:
-            raise FairTestError(
-                f"{_ids(unknown)}: no failure of this run. Its {len(known)} failures are in failures.csv."
-            )
+            raise FairTestError(f"{_ids(unknown)}: not in this run. Its {len(known)} failures are in failures.csv.")
         rows = np.array([known[number] for number in ids])
         forced = self._failures.id[rows[~self._playable[rows]]]
         if len(forced):
             raise FairTestError(
-                f"{_ids(forced)}: not exportable, because actions were forced there and nothing says which; another"
-                " team could not act by itself."
+                f"{_ids(forced)}: not exportable, because some actions were forced and nothing says which; another team"
+                " could not act by itself."
             )
         return rows
 
@@ -162,8 +158,9 @@ def _ids(numbers: Any) -> str:
 
 
 def facts_of(run: FinishedRun, failures: Episodes, policy: Path) -> dict[str, Any]:
-    """How the run played and judged; what its manifest does not tell of the environment, the team's record does."""
+    """How the run played and judged; what its manifest lacks about the environment is in the team's record."""
     from epymarl_fairtest.team.checkpoint import load_record
+    from epymarl_fairtest.testing.regression import plain
 
     return {
         **{name: run.settings[name] for name in ("index", "allocation", "execution", "epsilon", "temperature")},
@@ -179,148 +176,12 @@ def facts_of(run: FinishedRun, failures: Episodes, policy: Path) -> dict[str, An
     }
 
 
-def plain(value: Any) -> Any:
-    """As it comes back from JSON."""
-    return json.loads(json.dumps(value))
-
-
-# --- playing a scenario with a team -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a team did from the start of a failure."""
-
-    failure: int
-    index: float  # NaN where nobody received anything
-    theta: float
-    index_name: str
-    received: tuple[float, ...]  # by each agent, in the whole episode
-    inherited: tuple[float, ...]  # of that, before the team took over
-    start_step: int
-    length: int
-
-    @property
-    def unfair(self) -> bool:
-        return self.index <= self.theta
-
-    @property
-    def told(self) -> str:
-        from epymarl_fairtest.core.indices import INDICES
-
-        name = INDICES[self.index_name].label
-        if np.isnan(self.index):
-            return f"failure {self.failure}: nobody received anything, {name} is undefined"
-        verdict = "unfair, does not exceed" if self.unfair else "fair, exceeds"
-        paid = ", ".join(f"agent {agent} {x:.4g}" for agent, x in enumerate(self.received, 1))
-        told = f"failure {self.failure}: {name} {self.index:.4f} is {verdict} {self.theta:.4g}; received: {paid}"
-        if self.start_step:
-            kept = ", ".join(f"{x:.4g}" for x in self.inherited)
-            told += f"; of that {kept} before the team took over at step {self.start_step} of {self.length}"
-        return told
-
-    def as_dict(self) -> dict[str, Any]:
-        defined = not np.isnan(self.index)
-        return {**self.__dict__, "index": self.index if defined else None, "unfair": self.unfair}
-
-
-def replay_failure(data: str | Path, failure: int, policy: str | Path) -> Outcome:
-    """Play one exported failure with the team in `policy`; exported test files call this."""
-    from epymarl_fairtest.team.saved import saved_team
-
-    scenarios, folder = load_scenarios(Path(data)), Path(policy)
-    row = np.flatnonzero(scenarios.rows["id"] == failure)
-    if not len(row):
-        held = ", ".join(map(str, scenarios.rows["id"].tolist()))
-        raise FairTestError(f"{str(data)!r} holds no failure {failure}; it holds {held}. Export the test file again.")
-    one = Scenarios(scenarios.facts, {name: values[row[:1]] for name, values in scenarios.rows.items()})
-    team = saved_team(folder, scenarios.facts["allocation"])
-    check_team(scenarios.facts, team, folder)
-    (outcome,) = replay(one, team)
-    return outcome
-
-
-def replay(scenarios: Scenarios, team: Team) -> list[Outcome]:
-    """All scenarios with this team, in the real environment, judged as in the run."""
-    from epymarl_fairtest.core.episodes import replay_tests, tests_from_seeds
-    from epymarl_fairtest.core.indices import INDICES
-    from epymarl_fairtest.core.judged import Judge
-    from epymarl_fairtest.engine.selection import real_engine
-    from epymarl_fairtest.strategies import configure
-
-    facts, rows = scenarios.facts, scenarios.rows
-    how = {name: facts[name] for name in ("execution", "epsilon", "temperature")}
-    engine = real_engine(team, configure(how))
-    if team.task.restorable:
-        tests = replay_tests(engine.seen(kept_steps(scenarios, team)))
-    else:
-        tests = tests_from_seeds(rows["root_seed"], rows["stream"], team.task.state_size)
-    judged = Judge(INDICES[facts["index"]], facts["theta"])(engine.execute(tests))
-    played, received, index, kept = judged.episodes, judged.received, judged.index, rows["rewards"].sum(axis=1)
-    return [
-        Outcome(
-            failure=int(rows["id"][row]),
-            index=float(index[row]),
-            theta=facts["theta"],
-            index_name=facts["index"],
-            received=tuple(received[row].tolist()),
-            inherited=tuple(kept[row].tolist()),
-            start_step=int(played.start_step[row]),
-            length=int(played.length[row]),
-        )
-        for row in range(len(scenarios))
-    ]
-
-
-def check_team(facts: dict[str, Any], team: Team, policy: Path) -> None:
-    """A scenario is one only in the environment it was found in."""
-    from epymarl_fairtest.team.checkpoint import load_record
-
-    record = load_record(policy)
-    here = {
-        "task": team.task.name,
-        "key": record.key,
-        "env_args": plain(record.env_args),
-        "time_limit": team.limit,
-        "agents": team.task.n_agents,
-        "state_size": team.task.state_size,
-    }
-    wrong = [f"{name} {facts[name]!r} there and {value!r} here" for name, value in here.items() if facts[name] != value]
-    if wrong:
-        raise FairTestError(
-            f"The team in {str(policy)!r} cannot play these failures, they were found elsewhere: {'; '.join(wrong)}."
-        )
-
-
-def kept_steps(scenarios: Scenarios, team: Team) -> Episodes:
-    """The scenarios as episodes that were played up to their start."""
-    from epymarl_fairtest.core.episodes import Episodes, operator_code
-
-    rows, count, limit = scenarios.rows, len(scenarios), team.limit
-    agents, latest = team.task.n_agents, rows["actions"].shape[1]
-    states = np.zeros((count, limit + 1, team.task.state_size))
-    actions = np.full((count, limit, agents), -1, np.int16)
-    rewards = np.zeros((count, limit, agents))
-    states[:, : latest + 1], actions[:, :latest], rewards[:, :latest] = rows["states"], rows["actions"], rows["rewards"]
-    return Episodes(
-        states=states,
-        obs=np.empty((count, limit, agents, 0), np.float32),  # looked at again: a team with memory needs it
-        actions=actions,
-        rewards=rewards,
-        q=np.zeros((count, limit, agents, team.policy.n_actions), np.float32),
-        length=rows["start_step"],
-        operator=np.array([operator_code(name) for name in rows["operator"].tolist()], np.int8),
-        parent=np.full(count, -1, np.int64),
-        **{name: rows[name] for name in ("id", "root_seed", "stream", "shift", "start_step")},
-    )
-
-
 def table(scenarios: Scenarios, outcomes: list[Outcome], rest: dict[str, Any]) -> str:
     lines = [f"{'failure':>9}  {'made by':<9}  {'from step':>9}  {'index':>6}  {'team now':>8}"]
     kinds, index = scenarios.rows["operator"].tolist(), scenarios.rows["index"].tolist()
-    for outcome, kind, found in zip(outcomes, kinds, index, strict=True):
+    for outcome, kind, before in zip(outcomes, kinds, index, strict=True):
         now = "-" if np.isnan(outcome.index) else f"{outcome.index:.4f}"
-        lines.append(f"{outcome.failure:>9}  {kind:<9}  {outcome.start_step:>9}  {found:>6.4f}  {now:>8}")
+        lines.append(f"{outcome.failure:>9}  {kind:<9}  {outcome.start_step:>9}  {before:>6.4f}  {now:>8}")
     unfair = sum(outcome.unfair for outcome in outcomes)
     team = "the run's team" if rest["same_team"] else "not the run's weights"
     lines.append(f"{rest['policy']} ({team}) is unfair in {unfair} of {len(outcomes)}.")

@@ -1,4 +1,4 @@
-"""`fairtest runs`: which runs lie below some folders, in what state, with their numbers. Reads, never repairs."""
+"""`fairtest runs`: which runs are in some folders, in what state, with their numbers. Reads, never repairs."""
 
 from __future__ import annotations
 
@@ -15,26 +15,24 @@ from typing import Any
 
 from epymarl_fairtest.core.errors import FairTestError
 
+ORDER = 50
 DEFAULT = ("results", "runs", ".")
-DEPTH = 10  # results/sacred/ALGORITHM/KEY/NUMBER/fairtest is six, in a folder that may lie a few deep itself
-PASSED_BY = {"node_modules", "site-packages", "__pycache__", "batches", "parts"}
+DEPTH = 10  # results/sacred/ALGORITHM/KEY/NUMBER/fairtest is six, in a folder that may be a few deep itself
+SKIPPED = {"node_modules", "site-packages", "__pycache__", "batches", "parts"}
 FINISHED, RUNNING, INTERRUPTED, DAMAGED = "finished", "running", "interrupted", "damaged"
 HEADER = ("when", "state", "task", "method", "seed", "budget", "judged", "failures", "distinct", "roots", "run")
 NUMBERS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "coverage")
 
 
-ORDER = 50
-
-
 @dataclass(frozen=True)
 class Run:
-    """A line of the list. What a run does not tell is None."""
+    """A line of the list. What is not known of a run is None."""
 
     path: str
     state: str
-    when: str  # last change of its newest file that counts, local time
+    when: str  # when it ended or was last written to, local time
     reason: str | None = None  # why it is damaged
-    batches: int | None = None  # that an interrupted run can go on from
+    batches: int | None = None  # that an interrupted run need not execute again
     task: str | None = None
     method: str | None = None
     preset: str | None = None
@@ -67,7 +65,7 @@ def add_parser(commands: Any) -> None:
 def runs(args: Namespace) -> int:
     for folder in args.folders:
         if not folder.is_dir():
-            raise FairTestError(f"There is no folder {str(folder)!r}; name folders in which runs lie.")
+            raise FairTestError(f"There is no folder {str(folder)!r}; name folders that contain runs.")
     folders = args.folders or [path for path in map(Path, DEFAULT) if path.is_dir()]
     found = listed(folders)
     if args.json:
@@ -90,7 +88,7 @@ def listed(folders: Sequence[Path]) -> list[Run]:
 
 
 def run_folders(root: Path) -> Iterator[Path]:
-    """Folders that hold a run, not deeper than DEPTH; what lies inside a run is its own."""
+    """Folders that hold a run, not deeper than DEPTH; nothing inside a run is a run of its own."""
     for place, folders, files in os.walk(root):
         path = Path(place)
         if is_run(path, files):
@@ -98,11 +96,11 @@ def run_folders(root: Path) -> Iterator[Path]:
             yield path
         elif len(path.relative_to(root).parts) >= DEPTH or "pyvenv.cfg" in files:
             folders.clear()
-        folders[:] = sorted(name for name in folders if name not in PASSED_BY and not name.startswith("."))
+        folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
 
 
 def is_run(path: Path, files: Sequence[str]) -> bool:
-    """Other programs write a manifest.json too; a journal or FairTest's own name in it tells ours apart."""
+    """Other programs write a manifest.json, too; ours names FairTest, or has a journal beside it."""
     if "journal.jsonl" in files and {"manifest.json", "summary.json", "failures.csv"} & set(files):
         return True
     try:
@@ -121,16 +119,16 @@ def changed(path: Path) -> float:
 
 
 def look(path: Path) -> Run:
-    """One run as it lies there."""
+    """One run as it is."""
     when = datetime.fromtimestamp(changed(path)).isoformat(sep=" ", timespec="seconds")
     try:
-        return Run(path=str(path), when=when, **_told(path))
+        return Run(path=str(path), when=when, **_read(path))
     except FairTestError as error:
         return Run(path=str(path), when=when, state=DAMAGED, reason=str(error))
 
 
-def _told(path: Path) -> dict[str, Any]:
-    from epymarl_fairtest.store.finished import read_manifest, read_summary
+def _read(path: Path) -> dict[str, Any]:
+    from epymarl_fairtest.store.finished import OPTIONAL, read_manifest, read_summary
     from epymarl_fairtest.store.journal import read_journal
     from epymarl_fairtest.store.lock import FILE as LOCK_FILE
     from epymarl_fairtest.store.lock import is_held
@@ -138,17 +136,17 @@ def _told(path: Path) -> dict[str, Any]:
 
     manifest = read_manifest(path)
     settings = manifest["settings"]
-    told = {name: settings.get(name) for name in ("method", "preset", "budget", "accounting")}
-    told |= {name: manifest.get(name) for name in ("task", "seed", "algorithm", "policy", "theta", "format")}
+    facts = {name: settings.get(name) for name in ("method", "preset", "budget", "accounting")}
+    facts |= {name: manifest.get(name) for name in ("task", "seed", "algorithm", "policy", "theta", "format")}
     if not (path / "summary.json").is_file():
         batches, _ = read_journal(path / "journal.jsonl")
-        return told | {"state": RUNNING if is_held(path / LOCK_FILE) else INTERRUPTED, "batches": len(batches)}
+        return facts | {"state": RUNNING if is_held(path / LOCK_FILE) else INTERRUPTED, "batches": len(batches)}
     summary = read_summary(path)
-    told |= {name: summary.get(name) for name in ("method", "theta", *NUMBERS)}
-    for name in ("failures.npz", "executions.npz", "evidence.npz"):  # a study or an older version may not have them
+    facts |= {name: summary.get(name) for name in ("method", "theta", *NUMBERS)}
+    for name in OPTIONAL:
         if (path / name).is_file() and not zipfile.is_zipfile(path / name):
-            raise damaged(path / name, "it is cut off or no .npz file")
-    return told | {"state": FINISHED}
+            raise damaged(path / name, "it is cut off or not an .npz file")
+    return facts | {"state": FINISHED}
 
 
 def table(found: Sequence[Run]) -> str:
@@ -171,13 +169,13 @@ def _note(run: Run) -> str | None:
     if run.state != INTERRUPTED:
         return None
     if run.format != FORMAT:
-        return "interrupted, and begun by an older FairTest: make it again."
+        return "interrupted, and cannot be resumed: run it again."
     after = "1 batch" if run.batches == 1 else f"{run.batches} batches"
-    return f"interrupted after {after}; go on with it: fairtest run --resume {shlex.quote(run.path)}"
+    return f"interrupted after {after}; resume it with: fairtest run --resume {shlex.quote(run.path)}"
 
 
 def _row(run: Run) -> tuple[str, ...]:
-    """The cells under HEADER."""
+    """The values under HEADER."""
 
     def number(value: Any) -> str:
         return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

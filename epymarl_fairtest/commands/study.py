@@ -1,4 +1,4 @@
-"""`fairtest study`: runs the paper's experiments on any teams, and writes their tables and figures.
+"""`fairtest study`: run the paper's experiments on any teams, and write their tables and figures.
 
 Knows the command line, the order of things and what is printed; grid, backends, tables and figures are elsewhere.
 """
@@ -47,7 +47,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--budget", type=int, help="episodes per run")
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="methods of rq1 (all there are)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the study; goes on with it")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="folder of the study; continued if it exists"
+    )
     parser.add_argument(
         "--runs-from",
         type=Path,
@@ -85,16 +87,16 @@ def study(args: argparse.Namespace) -> int:
         warn(f"{copied} finished runs copied from {other}")
     waiting = [job for job in waiting if finished(job) is None]
     if args.keep_failures and (lost := _without_failures(jobs)):
-        warn(f"--keep-failures: {lost} runs were finished without it and have none; choose another --out to have them")
+        warn(f"--keep-failures: {lost} runs were finished without it and kept none; choose another --out to have them")
     try:
         failed, cpu = _run(planned, jobs, waiting, args)
     except KeyboardInterrupt:
         _write(planned, _results(planned, jobs), figures=False)
-        warn("interrupted; finished runs are kept and in the tables, and the same command goes on")
+        warn("interrupted; finished runs are kept and in the tables, and the same command continues")
         return 130
     results = _results(planned, jobs)
     tables = _write(planned, results)
-    told = {
+    counts = {
         "jobs": len(jobs),
         "run": len(waiting) - len(failed),
         "failed": {str(job): error for job, error in failed.items()},
@@ -105,10 +107,10 @@ def study(args: argparse.Namespace) -> int:
     if args.json:
         from epymarl_fairtest.study.tables import statistics_rows
 
-        print(json.dumps({**told, "rows": results.rows, "statistics": statistics_rows(results)}))
+        print(json.dumps({**counts, "rows": results.rows, "statistics": statistics_rows(results)}))
     else:
         print(tables)
-        print(_closing(told, planned.root))
+        print(_closing(counts, planned.root))
     return 1 if failed else 0
 
 
@@ -141,7 +143,7 @@ def _seeds(text: str) -> list[int]:
 
 
 def _given(args: argparse.Namespace) -> dict[str, Any]:
-    """The settings as given. Accounting and preset follow from each other: each accounting has a preset."""
+    """The settings as given. Without a preset, the one with the accounting's name is taken."""
     given = given_settings(args)
     given.pop("out", None)
     if "preset" not in given:
@@ -150,7 +152,7 @@ def _given(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def command_of(args: argparse.Namespace) -> str:
-    """The command in full, as every table states it: what can change a number, not where it was computed."""
+    """The command as every table states it: everything that can change a number, not where it was computed."""
     words = ["fairtest", "study", args.study, "--policies", *map(str, args.policies), "--seeds", args.seeds]
     for name in ("accounting", "preset", "budget"):
         if getattr(args, name) is not None:
@@ -224,8 +226,8 @@ def _outcome(result: dict[str, Any]) -> str:
     if "error" in result:
         return "FAILED: " + result["error"].strip().splitlines()[-1]
     summary = result["summary"]
-    found = f"{summary['failures']} failures, " if "failures" in summary else ""
-    return f"{found}{summary['wall_seconds']:.1f} s"
+    failures = f"{summary['failures']} failures, " if "failures" in summary else ""
+    return f"{failures}{summary['wall_seconds']:.1f} s"
 
 
 def _duration(seconds: float) -> str:
@@ -241,8 +243,8 @@ def _without_failures(jobs: Sequence[Job]) -> int:
     """How many finished jobs had failures and did not keep them."""
     from epymarl_fairtest.study.jobs import EXECUTED, finished
 
-    ended = ((job, finished(job) or {}) for job in jobs)
-    return sum(bool(told.get("failures")) and not (job.path / EXECUTED[0]).is_file() for job, told in ended)
+    summaries = ((job, finished(job) or {}) for job in jobs)
+    return sum(bool(summary.get("failures")) and not (job.path / EXECUTED[0]).is_file() for job, summary in summaries)
 
 
 def _results(planned: Study, jobs: Sequence[Job]) -> Results:
@@ -308,7 +310,7 @@ def _draw(planned: Study, results: Results) -> None:
         with needed_for("Drawing them"):
             from epymarl_fairtest.report.study_figures import Drawing, study_figures
     except FairTestError as error:
-        warn(f"no figures: {error}, and give the same command again")
+        warn(f"no figures: {error}, then give the same command again")
         return
     if planned.kind == "rq3a":
         drawing = Drawing(results.teams, list(AUCS), AUCS, "cv_auc_full")
@@ -325,15 +327,15 @@ def _draw(planned: Study, results: Results) -> None:
     study_figures(planned.kind, drawing, values, planned.root / "figures", budget)
 
 
-def _closing(told: dict[str, Any], root: Path) -> str:
-    there = told["jobs"] - told["run"] - len(told["failed"])
+def _closing(counts: dict[str, Any], root: Path) -> str:
+    failed, there = counts["failed"], counts["jobs"] - counts["run"] - len(counts["failed"])
     lines = [
-        f"runs      {told['jobs']}: {told['run']} run now, {there} were there already, {len(told['failed'])} failed",
-        f"time      {told['wall_seconds']:.1f} s; CPU {told['cpu_seconds']:.1f} s in this invocation,"
-        f" {told['cpu_seconds_of_all']:.1f} s in all finished runs",
+        f"runs      {counts['jobs']}: {counts['run']} run now, {there} were there already, {len(failed)} failed",
+        f"time      {counts['wall_seconds']:.1f} s; CPU {counts['cpu_seconds']:.1f} s in this invocation,"
+        f" {counts['cpu_seconds_of_all']:.1f} s in all finished runs",
         f"results   {root} (results.csv, statistics.csv, tables.md, tables.tex, figures/)",
     ]
-    lines += [f"failed    {job}: {error.strip().splitlines()[-1]}" for job, error in told["failed"].items()]
-    if told["failed"]:
+    lines += [f"failed    {job}: {error.strip().splitlines()[-1]}" for job, error in failed.items()]
+    if failed:
         lines.append(f"          see {root / 'failed'}; the same command tries them again")
     return "\n".join(lines)

@@ -1,6 +1,6 @@
 """The two files of `fairtest export`: failures as starts that any team can play, and the pytest file that plays them.
 
-Knows arrays and text; who plays the starts, and how, is told in workflow/export.py.
+Knows arrays and text; testing/regression.py plays the starts.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from pathlib import Path
 
 import pytest
 
-from epymarl_fairtest.commands.export import replay_failure
+from epymarl_fairtest.testing.regression import replay_failure
 
 HERE = Path(__file__).resolve().parent
 SCENARIOS = HERE / {data}
 POLICY = Path(os.environ.get("FAIRTEST_POLICY") or HERE / {policy})
 
-FAILURES = {{  # id in the run: the index found there
+FAILURES = {{  # id in the run: its index there
 {failures}
 }}
 
@@ -54,7 +54,7 @@ FAILURES = {{  # id in the run: the index found there
 @pytest.mark.parametrize("failure", FAILURES, ids="failure_{{}}".format)
 def test_the_team_is_not_unfair_again(failure: int) -> None:
     outcome = replay_failure(SCENARIOS, failure, POLICY)
-    assert not outcome.unfair, outcome.told
+    assert not outcome.unfair, outcome.sentence
 '''
 
 
@@ -105,7 +105,7 @@ def load_scenarios(path: Path) -> Scenarios:
                 raise ValueError("its content does not match its checksum")
         facts = json.loads(text)
         if facts.get("format") != FORMAT or set(facts) != set(FACTS):
-            raise ValueError(f"it has format {facts.get('format')!r}, needed is {FORMAT}")
+            raise ValueError(f"it has format {facts.get('format')!r}, not {FORMAT}")
     except (
         OSError,
         ValueError,
@@ -138,7 +138,7 @@ def write_files(test_file: Path, data_file: Path, scenarios: Scenarios, policy: 
         version=__version__,
         data=json.dumps(data_file.name),
         policy=json.dumps(os.path.relpath(policy.resolve(), test_file.parent.resolve())),
-        failures="\n".join(f"    {number}: {found:.4f}," for number, found in zip(ids, index, strict=True)),
+        failures="\n".join(f"    {number}: {value:.4f}," for number, value in zip(ids, index, strict=True)),
     )
     try:
         test_file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """Where the jobs of a study run: processes of this machine (joblib), a Dask cluster or a Ray cluster.
 
-Knows workers and nothing of what they work on: `work` is a picklable function of one item, and it tells its own
-mistakes in what it returns. What is left to this module are workers that are lost, cannot be reached or cannot work.
+Knows workers and nothing of what they work on: `work` is a picklable function of one item, and it returns its own
+errors. What is left to this module are workers that are lost, cannot be reached or cannot work.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run_all(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[t
 
 
 def processes(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[tuple[Item, dict[str, Any]]]:
-    """loky breaks the whole pool when a worker dies. Whoever may have killed it goes on alone, the rest together."""
+    """loky breaks the whole pool when a worker dies. What may have killed it runs alone next, the rest together."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
     waiting = dict(enumerate(items))
@@ -72,7 +72,7 @@ def processes(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator
 
 
 def _parallel(work: Work[Item], waiting: Mapping[int, Item], jobs: int, taken: list[int]) -> Iterator[Any]:
-    """`taken` is told which items were handed out: no more than there are workers, beyond those that ended."""
+    """`taken` collects which items were handed out: at any time no more than there are workers."""
     from joblib import Parallel, delayed
 
     def tasks() -> Iterator[Any]:
@@ -107,7 +107,7 @@ def dask(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[tupl
     try:
         try:
             if place.address:
-                asyncio.run(_greet_dask(place.address, place.timeout))  # a client waits for ever if nobody speaks there
+                asyncio.run(_greet_dask(place.address, place.timeout))  # a client waits forever if nothing answers
             client = Client(cluster or place.address, timeout=place.timeout, set_as_default=False)
             client.wait_for_workers(1, timeout=place.timeout)
         except (OSError, ValueError) as error:
@@ -133,7 +133,7 @@ def dask(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[tupl
 
 
 def ray(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[tuple[Item, dict[str, Any]]]:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a test tool does not report home unasked
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a test tool does not phone home unasked
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the future default; else a warning
     try:
         import ray
@@ -183,8 +183,8 @@ BACKENDS: dict[str, Callable[..., Iterator[tuple[Any, dict[str, Any]]]]] = {
 
 
 def probe(place: Place) -> Callable[[], dict[str, Any]]:
-    """A function that tells what a worker lacks. It is nested, so that it travels whole: a worker without our
-    package can still run it."""
+    """A function that finds out what a worker lacks. It is nested, so that it is sent as a whole: a worker without
+    our package can still run it."""
     file, folders = str(place.file) if place.file else None, [str(folder) for folder in place.folders]
 
     def look() -> dict[str, Any]:
@@ -192,36 +192,36 @@ def probe(place: Place) -> Callable[[], dict[str, Any]]:
         import importlib
         import os
 
-        told: dict[str, Any] = {"missing": None, "version": None, "digest": None}
-        told["unseen"] = [folder for folder in folders if not os.path.isdir(folder)]
+        seen: dict[str, Any] = {"missing": None, "version": None, "digest": None}
+        seen["unseen"] = [folder for folder in folders if not os.path.isdir(folder)]
         if file is not None and os.path.isfile(file):
             with open(file, "rb") as content:
-                told["digest"] = hashlib.sha256(content.read()).hexdigest()
+                seen["digest"] = hashlib.sha256(content.read()).hexdigest()
         try:
-            told["version"] = importlib.import_module("epymarl_fairtest").__version__
+            seen["version"] = importlib.import_module("epymarl_fairtest").__version__
             importlib.import_module("epymarl_fairtest.team.saved")
         except ModuleNotFoundError as error:
-            told["missing"] = error.name or str(error)
-        return told
+            seen["missing"] = error.name or str(error)
+        return seen
 
     return look
 
 
-def check_workers(told: Mapping[str, Mapping[str, Any]], place: Place) -> None:
-    """Refuse a cluster with a worker on which jobs could only fail."""
-    if not told:
+def check_workers(seen: Mapping[str, Mapping[str, Any]], place: Place) -> None:
+    """Refuse a cluster with a worker on which jobs could only fail; `seen` is what `probe` found on each."""
+    if not seen:
         raise FairTestError(f"The cluster at {place.address!r} has no worker. Start one and give the command again.")
     digest = hashlib.sha256(place.file.read_bytes()).hexdigest() if place.file else None
-    for worker, found in told.items():
-        if found["missing"]:
-            raise _cannot_import(str(worker), found["missing"])
-        if found["version"] != __version__:
+    for worker, here in seen.items():
+        if here["missing"]:
+            raise _cannot_import(str(worker), here["missing"])
+        if here["version"] != __version__:
             raise FairTestError(
-                f"Worker {worker} has FairTest {found['version']}, this is {__version__}; a study is made by one"
-                f" version. Install it there: pip install epymarl-fairtest=={__version__}"
+                f"Worker {worker} has FairTest {here['version']}, this is {__version__}; one version makes a"
+                f" study. Install it there: pip install epymarl-fairtest=={__version__}"
             )
-        if found["digest"] != digest or found["unseen"]:
-            unseen = found["unseen"][0] if found["unseen"] else place.file
+        if here["digest"] != digest or here["unseen"]:
+            unseen = here["unseen"][0] if here["unseen"] else place.file
             raise FairTestError(
                 f"Worker {worker} does not see {str(unseen)!r}, or sees another one there. On a cluster --out and"
                 " --policies must lie on a filesystem that all workers share, under the same path."
@@ -254,7 +254,7 @@ def _no_answer(place: Place, what: str, error: Exception) -> FairTestError:
 def _gone(place: Place) -> FairTestError:
     return FairTestError(
         f"The {place.backend} cluster went away during the study. Finished jobs are kept; once it is back, the same"
-        " command goes on."
+        " command continues."
     )
 
 
@@ -266,12 +266,12 @@ async def _greet_dask(address: str, timeout: float) -> None:
     try:
         comm = await asyncio.wait_for(connect(address, timeout=timeout, **secured), timeout)
     except asyncio.TimeoutError as error:
-        raise TimeoutError("nobody there speaks Dask's protocol") from error
+        raise TimeoutError("nothing there speaks Dask's protocol") from error
     comm.abort()
 
 
 def _greet_ray(address: str, timeout: float) -> None:
-    """Is the port open, and does anybody speak there? What is said does not matter: Ray tells it better."""
+    """Is the port open, and does anything answer there? What it answers does not matter: Ray reports that better."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():
         raise ValueError("an address is HOST:PORT, ray://HOST:PORT or auto")
@@ -281,7 +281,7 @@ def _greet_ray(address: str, timeout: float) -> None:
         try:
             subprocess.run([sys.executable, *words], capture_output=True, timeout=timeout)
         except subprocess.TimeoutExpired as error:
-            raise TimeoutError("nobody there speaks Ray's protocol") from error
+            raise TimeoutError("nothing there speaks Ray's protocol") from error
 
 
 def _reason(error: BaseException | None) -> str:

@@ -1,7 +1,7 @@
 """One job of a study: a team, a variant, a seed. Knows how it is run, resumed, locked and reported as failed.
 
 A job is a run folder, `runs/TEAM/VARIANT/SEED`; it is finished once it holds summary.json. Everything here may happen
-in any process on any machine: `run_cell` is all that a backend needs.
+in any process on any machine: `run_job` is all that a backend needs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PREDICTOR_EPISODES = 2500  # of a job of RQ3-a, unless predictor_episodes or a s
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """One run of the grid, complete in itself: a worker anywhere can run it."""
+    """One run of the grid, self-contained: a worker anywhere can run it."""
 
     study: str
     root: Path
@@ -62,7 +62,7 @@ class Job:
 
 
 def finished(job: Job) -> dict[str, Any] | None:
-    """The summary of a finished job; one that is damaged is run again."""
+    """The summary of a finished job; a damaged one counts as unfinished, so the job is run again."""
     with contextlib.suppress(FairTestError):
         return read_json(job.path / "summary.json")
     return None
@@ -77,7 +77,7 @@ def load_team(folder: Path, allocation: str) -> Team:
 
 
 def run_job(job: Job) -> dict[str, Any]:
-    """Run one job, wherever this is. A mistake is told, not raised: no backend shall try it again."""
+    """Run one job, wherever this is. An error is returned, not raised: no backend should try it again."""
     warnings: list[str] = []
     try:
         if not (job.root / "study.json").is_file():
@@ -103,7 +103,7 @@ def save_error(job: Job, text: str) -> None:
 
 @contextlib.contextmanager
 def locked(job: Job) -> Iterator[None]:
-    """One process per job: a worker that was thought lost may still be at it, or a second command may be."""
+    """One process per job: a worker believed lost, or a second command, may still be running it."""
     path = job.path.with_name(f".{job.seed}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = Lock(path, wait=True)
@@ -126,14 +126,14 @@ def _execute(job: Job, warn: Callable[[str], None]) -> dict[str, Any]:
 
     observers = [Page(warn)] if chosen.report else []
     summary = run(team, chosen, _run_folder(job), seed=job.seed, command=job.command, warn=warn, observers=observers)
-    if not job.keep_failures:  # documented: thousands of jobs with thousands of episodes each
+    if not job.keep_failures:  # thousands of jobs with thousands of episodes each would fill a disk
         for name in EXECUTED:
             (job.path / name).unlink(missing_ok=True)
     return summary
 
 
 def _run_folder(job: Job) -> RunFolder:
-    """The interrupted run of this job if it can go on, else a new one; what cannot go on is moved aside."""
+    """The interrupted run of this job if it can be resumed, else a new one; what cannot be resumed is moved aside."""
     if (job.path / "manifest.json").is_file():
         with contextlib.suppress(FairTestError):
             folder = RunFolder.resume(job.path)

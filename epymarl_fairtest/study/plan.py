@@ -1,6 +1,6 @@
-"""A study: the same teams under every variant and every seed. Knows the grid, what it may hold, and its folder.
+"""A study: the same teams under every variant and every seed. Knows the grid, what it may contain, and its folder.
 
-Knows no backend and no table.
+Knows neither backends nor tables.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_json
 from epymarl_fairtest.settings import LARGEST, Settings
+from epymarl_fairtest.store.read import damaged, read_json
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
-from epymarl_fairtest.study.jobs import Job, load_team, read_json
+from epymarl_fairtest.study.jobs import Job, load_team
 from epymarl_fairtest.team.sample import FILE as SAMPLE
 
 FORMAT = 1
 DEFAULTS = {
-    "replay": 100,  # per job, out of thousands: the twins are proven in every job, too
-    "workers": 1,  # the jobs themselves run side by side
+    "replay": 100,  # per job, out of thousands: every job also proves its twin
+    "workers": 1,  # the jobs themselves run in parallel
     "report": False,  # nobody opens hundreds of pages
 }
 
@@ -70,7 +71,7 @@ KINDS = _kinds()
 
 
 def labels_of(kind: str) -> Mapping[str, str]:
-    """How the variants are called in tables and figures."""
+    """What the variants are called in tables and figures."""
     if kind == "rq1":
         return {name: strategy.label for name, strategy in STRATEGIES.items()}
     return KINDS[kind].labels
@@ -106,7 +107,7 @@ class Study:
         return configure(values, **DEFAULTS)
 
     def jobs(self) -> list[Job]:
-        """Seed by seed, so that an unfinished study can already be looked at."""
+        """Seed by seed, so that an unfinished study already has something of everything."""
         chosen = {(name, variant): self.settings(name, variant) for name in self.teams for variant in self.variants}
         return [
             Job(
@@ -128,7 +129,7 @@ class Study:
 
     @cached_property
     def common(self) -> Settings:
-        """What all jobs share; variants, allocation and seed aside."""
+        """What all jobs share, apart from variants, allocation and seed."""
         return configure({name: value for name, value in self.given.items() if name != "options"}, **DEFAULTS)
 
     def record(self) -> dict[str, Any]:
@@ -217,9 +218,9 @@ def _refuse_repeated(option: str, values: Sequence[Any]) -> None:
 
 
 def _names(policies: Sequence[Path]) -> dict[str, Path]:
-    """A short name for each folder: its own, with as much of its parents as tells it from the others.
+    """A short name for each folder: its own, with as many of its parents as it takes to be unique.
 
-    FairTest saves teams to RUN/policy or N/fairtest/policy, which says nothing: such a folder is named after RUN, or
+    FairTest saves teams to RUN/policy or N/fairtest/policy, which say nothing: such a folder is named after RUN, or
     after N, the number of a sacred run, and the folder around it.
     """
     folders = [Path(os.path.abspath(folder)) for folder in policies]
@@ -254,7 +255,7 @@ def _team(folder: Path, given: Mapping[str, Any]) -> Entry:
 
 
 def _check_jobs(study: Study) -> None:
-    """Can every variant be run on every team? Said before anything is run."""
+    """Refuse, before anything is run, a variant that cannot be run on some team."""
     if study.kind == "rq3a":
         if study.common.theta == "auto":
             raise FairTestError("theta=auto is for runs; find the number with fairtest calibrate and give it here.")
@@ -279,7 +280,7 @@ def _check_jobs(study: Study) -> None:
 
 
 def open_folder(study: Study) -> None:
-    """Write study.json, or go on with the study that it describes: it may have grown, nothing else may differ."""
+    """Write study.json, or continue the study that it describes: it may have grown, nothing else may differ."""
     path, record = study.root / "study.json", study.record()
     if path.is_file():
         differences = _differences(read_study(study.root), record)
@@ -289,42 +290,42 @@ def open_folder(study: Study) -> None:
                 " that made it (policies, methods and seeds may be added), or choose another folder (--out)."
             )
     elif study.root.exists() and (not study.root.is_dir() or any(study.root.iterdir())):
-        raise FairTestError(f"{str(study.root)!r} exists and is no study. Choose another folder (--out).")
+        raise FairTestError(f"{str(study.root)!r} exists and is not a study. Choose another folder (--out).")
     try:
         study.root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FairTestError(f"The folder {str(study.root)!r} cannot be made: {error.strerror}.") from error
+        raise FairTestError(f"The folder {str(study.root)!r} cannot be created: {error.strerror}.") from error
     write_json(path, record)
 
 
 def read_study(root: Path) -> dict[str, Any]:
-    """study.json, with what is asked of it."""
+    """study.json, checked."""
     record = read_json(root / "study.json")
     if not isinstance(record.get("policies"), dict) or not all(
         isinstance(record.get(axis), list) for axis in ("variants", "seeds")
     ):
-        raise FairTestError(f"{str(root / 'study.json')!r} is damaged (it does not tell policies, variants and seeds).")
+        raise damaged(root / "study.json", "it does not list policies, variants and seeds")
     return record
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """What the study on disk and this one do not share, as sentences."""
-    found = []
+    """How the study on disk differs from this one, in words."""
+    removed = []
     for axis in ("policies", "variants", "seeds"):
         lost = [str(value) for value in there[axis] if value not in here[axis]]
         if lost:
-            found.append(f"{axis}: {', '.join(lost)} there, not here")
+            removed.append(f"{axis}: {', '.join(lost)} there, not here")
     here = json.loads(json.dumps(here))
     policies = there["policies"]
     both = [name for name in policies if name in here["policies"]]
     whole = ("format", "fairtest", "study", "settings")
     left = {name: there.get(name) for name in whole} | {"policies": {name: policies[name] for name in both}}
     right = {name: here[name] for name in whole} | {"policies": {name: here["policies"][name] for name in both}}
-    return [*found, *differences_of(left, right)]
+    return [*removed, *differences_of(left, right)]
 
 
 def differences_of(there: Any, here: Any, name: str = "") -> Iterator[str]:
-    """Where two sets of names and values differ, as the user is told."""
+    """Where two sets of names and values differ, in the user's words."""
     if isinstance(there, dict) and isinstance(here, dict):
         for key in sorted({*there, *here}):
             yield from differences_of(there.get(key), here.get(key), f"{name}.{key}" if name else key)

@@ -1,7 +1,7 @@
 """Runs that a study need not repeat, because another study has finished them. Knows when two runs are the same.
 
-They are if version, team, seed and every setting that the method reads are the same, whatever team and variant are
-called.
+They are if version, team, seed and every setting that the method reads are equal, whatever the names of team and
+variant.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import copy_atomically, write_json
 from epymarl_fairtest.core.ledger import is_charged
+from epymarl_fairtest.store.read import read_json
 from epymarl_fairtest.strategies import STRATEGIES, Strategy
-from epymarl_fairtest.study.jobs import EXECUTED, Job, finished, locked, read_json, set_aside
+from epymarl_fairtest.study.jobs import EXECUTED, Job, finished, locked, set_aside
 from epymarl_fairtest.study.plan import Study, differences_of, read_study
 
 PLACE = {"progress", "workers", "out"}
@@ -29,22 +30,22 @@ Reuse = tuple[Path, Job]
 def reusable_runs(jobs: Sequence[Job], study: Study, other: Path, warn: Callable[[str], None]) -> list[Reuse]:
     """Finished runs of another study that are these jobs of this one, each with its job."""
     if not (other / "study.json").is_file():
-        raise FairTestError(f"--runs-from {str(other)!r} is no study: it holds no study.json.")
+        raise FairTestError(f"--runs-from {str(other)!r} is not a study: it holds no study.json.")
     theirs = dict(_finished_runs(other.resolve()))
     path_of = {_key(run): path for path, run in theirs.items()}
     teams = study.record()["policies"]
     ours = [_what_is_run(__version__, job.study, teams[job.team], job.settings) for job in jobs]
-    found = [(path, job) for job, run in zip(jobs, ours, strict=True) if (path := path_of.get(_key(run)))]
-    kept = [(path, job) for path, job in found if (path / EXECUTED[0]).is_file() or not job.keep_failures]
-    if found and not kept:
-        warn(f"--runs-from {other}: its runs did not keep their failures, so that nothing is copied")
-    elif jobs and not found:
+    equal = [(path, job) for job, run in zip(jobs, ours, strict=True) if (path := path_of.get(_key(run)))]
+    usable = [(path, job) for path, job in equal if (path / EXECUTED[0]).is_file() or not job.keep_failures]
+    if equal and not usable:
+        warn(f"--runs-from {other}: its runs did not keep their failures, so nothing is copied")
+    elif jobs and not equal:
         warn(f"--runs-from {other} has no run that is missing here{_nearest(theirs.values(), ours)}")
-    return kept
+    return usable
 
 
 def _nearest(theirs: Iterable[Run], ours: Sequence[Run]) -> str:
-    """How the most similar run of the same method differs from ours; nothing where no method is shared."""
+    """How the most similar run of the same method differs from ours; empty if there is no such run."""
     first = {run["settings"]["method"]: run for run in reversed(ours)}
     pairs = ((run, first[run["settings"]["method"]]) for run in theirs if run["settings"]["method"] in first)
     differences = sorted((list(differences_of(*pair)) for pair in pairs), key=len)
@@ -68,7 +69,7 @@ def copy_run(source: Path, job: Job) -> bool:
 
 
 def _finished_runs(other: Path) -> Iterator[tuple[Path, Run]]:
-    """Those that are whole, of the study's own team, and charged as their settings make one expect."""
+    """Those that are complete, of the study's own team, and charged as their settings say."""
     record = read_study(other)
     study = record.get("study")
     for team, identity in record["policies"].items():
@@ -76,19 +77,21 @@ def _finished_runs(other: Path) -> Iterator[tuple[Path, Run]]:
             with suppress(FairTestError):
                 summary, manifest = read_json(path), read_json(path.with_name("manifest.json"))
                 run = _what_is_run(manifest.get("fairtest"), study, identity, manifest.get("settings", {}))
-                whole = study == "rq3a" or path.with_name("failures.csv").is_file()
+                complete = study == "rq3a" or path.with_name("failures.csv").is_file()
                 same_team = manifest.get("policy_digest") == identity.get("policy_digest")
                 alike = summary.get("charged_strict") == summary.get("charged_paper")
-                if whole and same_team and (alike or "accounting" in run["settings"]):
+                if complete and same_team and (alike or "accounting" in run["settings"]):
                     yield path.parent, run
 
 
 def _what_is_run(version: str | None, study: str | None, team: Mapping[str, Any], settings: Mapping[str, Any]) -> Run:
     """Everything that decides what a run does. rq3a runs no search, though its settings are those of one."""
-    method, unread = "predictor" if study == "rq3a" else settings.get("method"), {*PLACE, "preset"}
+    method, unread = "predictor" if study == "rq3a" else settings.get("method"), set(PLACE)
     strategy = STRATEGIES.get(str(method))
-    if strategy is not None and settings.get("theta") != "auto" and not _charged_differently(strategy):
-        unread |= {"accounting"}
+    if strategy is not None and not _charged_differently(strategy):
+        unread |= {"preset"}
+        if settings.get("theta") != "auto":  # only strict accounting charges the executions that calibrate it
+            unread |= {"accounting"}
     read = {name: value for name, value in settings.items() if name not in unread}
     return json.loads(json.dumps({"fairtest": version, "team": team, "settings": read | {"method": method}}))
 

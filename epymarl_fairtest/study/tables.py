@@ -61,7 +61,7 @@ COLUMNS = {
 """Columns of results.csv: name and meaning. A value that a run does not have is empty."""
 
 METRICS = {"failures": "Failures", "distinct_failures": "Distinct failures", "roots": "Roots", "coverage": "Coverage"}
-"""What methods are compared by: more is better."""
+"""What methods are compared by; more is better."""
 COSTS = {"executed_episodes": "Executed episodes", "cpu_seconds": "CPU seconds"}
 
 
@@ -124,9 +124,9 @@ STATISTICS = (
 
 def statistics_rows(results: Results) -> list[Row]:
     """The reference against each other variant, per team and metric."""
-    found: list[Row] = []
+    rows: list[Row] = []
     if results.reference not in results.variants:
-        return found
+        return rows
     for team in results.teams:
         for metric in METRICS:
             mine = results.mean(team, results.reference, metric)
@@ -137,8 +137,8 @@ def statistics_rows(results: Results) -> list[Row]:
                     mine.mean, mine.std, ratio(mine, theirs),
                     *((test.p, test.a12, test.letter) if test else (None, None, None)),
                 )  # fmt: skip
-                found.append(dict(zip(STATISTICS, values, strict=True)))
-    return found
+                rows.append(dict(zip(STATISTICS, values, strict=True)))
+    return rows
 
 
 def ratio(mine: Mean, theirs: Mean) -> float | None:
