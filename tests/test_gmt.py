@@ -17,26 +17,26 @@ import numpy as np
 import pytest
 import torch
 from support import assert_identical, environment, policy_folder
+from test_search import Recording
 
+from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.engine.selection import real_engine
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
-from epymarl_fairtest.strategies.contract import Context, Method
+from epymarl_fairtest.strategies.contract import Context
 from epymarl_fairtest.strategies.gmt import Cases, Diffusion, GmtOptions, Visits, gmt, propose, roots
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.generic.rules import GenericTask
-from epymarl_fairtest.team.contract import Team, check_method, real_engine, run
+from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.saved import saved_team
 
-GMT = Method(gmt, GmtOptions, needs=("proposable",))
+JUDGE = Judge(INDICES["jfi"], 0.8)
 SMALL = {"warmup": 30, "cycle": 12, "epochs": 4, "minibatch": 16, "retraining": 2, "memory": 20}
-
-
-@pytest.fixture(autouse=True)
-def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(STRATEGIES, "gmt", GMT)
 
 
 def diffusion(size: int = 2, seed: int = 0, **options: Any) -> Diffusion:
@@ -45,7 +45,7 @@ def diffusion(size: int = 2, seed: int = 0, **options: Any) -> Diffusion:
 
 def context_of(task: str = "spread", **options: Any) -> Context:
     given = configure({"method": "gmt", "budget": 100})
-    return Context(task_for(environment(task)), given, 5, 0.8, np.ones((3, 5), bool), options=GmtOptions(**options))
+    return Context(task_for(environment(task)), given, 5, JUDGE, np.ones((3, 5), bool), options=GmtOptions(**options))
 
 
 # --- the diffusion ------------------------------------------------------------------------------------
@@ -282,20 +282,6 @@ def chosen(budget: int = 66, **options: Any) -> Settings:
     return configure(given)
 
 
-class Recording(RunFolder):
-    """Remembers what was executed, and may stop as a user would."""
-
-    def __init__(self, path: Path, stop_after: int = -1) -> None:
-        super().__init__(path)
-        self.batches, self._stop_after = [], stop_after  # type: ignore[var-annotated]
-
-    def save_batch(self, number: int, purpose: str, episodes: Episodes, *others: Any) -> None:
-        super().save_batch(number, purpose, episodes, *others)
-        self.batches.append((purpose, episodes))
-        if number == self._stop_after:
-            raise KeyboardInterrupt
-
-
 def search(task: str, given: Settings, path: Path, seed: int = 5) -> tuple[list[Episodes], dict[str, Any]]:
     strategy_of(given).check_settings(given, team(task).task)
     folder = Recording(path)
@@ -356,15 +342,13 @@ def test_another_seed_gives_other_starts(tmp_path: Path) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run that was never interrupted."""
     path = tmp_path_factory.mktemp("whole") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(STRATEGIES, "gmt", GMT)
-        search("tag", chosen(), path)
+    search("tag", chosen(), path)
     return path
 
 
 @pytest.mark.parametrize("batch", [0, 2, 5])
 def test_an_interrupted_run_ends_as_if_nothing_had_happened(batch: int, whole: Path, tmp_path: Path) -> None:
-    rest: dict[str, Any] = {"seed": 5, "command": "test", "terminal": False, "warn": print}
+    rest: dict[str, Any] = {"seed": 5, "command": "test", "warn": print}
     with pytest.raises(KeyboardInterrupt):
         run(team("tag"), chosen(), Recording(tmp_path / "run", batch), **rest)
     summary = run(team("tag"), chosen(), RunFolder.resume(tmp_path / "run"), **rest)
@@ -397,9 +381,9 @@ def test_global_random_states_and_the_number_of_threads_stay_as_they_were(tmp_pa
         context = context_of(**SMALL)
         strategy = gmt(context)
         engine = real_engine(played, chosen())
-        episodes = engine.execute(next(strategy).tests)  # type: ignore[arg-type]
+        judged = JUDGE(engine.execute(next(strategy).tests))  # type: ignore[arg-type]
         for _ in range(2):
-            episodes = engine.execute(strategy.send(episodes).tests)  # type: ignore[arg-type]
+            judged = JUDGE(engine.execute(strategy.send(judged).tests))  # type: ignore[arg-type]
         assert before == (random.getstate(), torch.get_rng_state().tolist(), str(np.random.get_state()))  # noqa: NPY002
         assert torch.get_num_threads() == 2
     finally:
@@ -439,7 +423,7 @@ def test_importing_gmt_does_not_import_torch() -> None:
 
 def test_a_task_that_proposes_no_starts_is_refused() -> None:
     with pytest.raises(FairTestError, match=r"method='gmt' needs initial states that can be proposed as vectors"):
-        check_method(chosen(), GenericTask(environment("spread")))
+        STRATEGIES["gmt"].check_settings(chosen(), GenericTask(environment("spread")))
 
 
 @pytest.mark.parametrize(
@@ -454,4 +438,4 @@ def test_a_task_that_proposes_no_starts_is_refused() -> None:
 )
 def test_wrong_options_are_refused(option: str, value: Any, message: str) -> None:
     with pytest.raises(FairTestError, match=f"options.{option}.*{message}"):
-        check(chosen(**{option: value}))
+        chosen(**{option: value})

@@ -16,21 +16,23 @@ import numpy as np
 import ot
 import pytest
 import support
-from epymarl_fairtest.baselines import diversity
 from scipy.optimize import linear_sum_assignment
 from support import AGENTS, LIMITS, TESTS, assert_identical, digest_of, environment, some_tests
 from test_operators import drifting
 
-from epymarl_fairtest.campaign.loop import Campaign, Context, Request
+from epymarl_fairtest.campaign.loop import Campaign
 from epymarl_fairtest.campaign.tally import Tally
 from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.indices.jain import jfi
-from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.judged import Judge, Judged, totals
 from epymarl_fairtest.core.ledger import Ledger
 from epymarl_fairtest.settings import options_of
-from epymarl_fairtest.strategies import configure
+from epymarl_fairtest.strategies import STRATEGIES, configure
+from epymarl_fairtest.strategies.contract import Context, Request
 from epymarl_fairtest.strategies.genetic.operators import mutate
+from epymarl_fairtest.strategies.mastest import diversity
 from epymarl_fairtest.strategies.mastest.diversity import Diversity, graphs, wasserstein, weisfeiler_lehman
 from epymarl_fairtest.strategies.mastest.search import Cells, Corpus, MASTestOptions, mastest, outcome, perturb, thinned
 from epymarl_fairtest.tasks import task_for
@@ -44,16 +46,17 @@ every_task = pytest.mark.parametrize("task", LIMITS)
 def context_of(task: Task, actions: int = 5, *, theta: float = 0.9, seed: int = 3, **options: Any) -> Context:
     given = configure({"method": "mastest", "budget": 1000})
     available = np.ones((task.n_agents, actions), bool)
-    return Context(task, given, seed, theta, available, options=MASTestOptions(**options))
+    judge = Judge(INDICES["jfi"], theta)
+    return Context(task, given, seed, judge, available, options=MASTestOptions(**options))
 
 
 class Search:
-    """A search by hand: what the strategy asked for, what it was told, and its variables after every iteration."""
+    """A search by hand: what the strategy asked for, what it received, and its variables after every iteration."""
 
     def __init__(self, context: Context, engine: Any) -> None:
         self.context, self._engine, self._strategy = context, engine, mastest(context)
         self.asked: list[Tests] = []
-        self.told: list[Episodes] = []
+        self.received: list[Episodes] = []
         self._request: Request = next(self._strategy)
 
     def iterate(self, batch: int | None = None) -> Episodes:
@@ -62,10 +65,10 @@ class Search:
         assert tests is not None
         tests = tests.take(slice(batch))
         episodes = self._engine.execute(tests)
-        episodes.id = sum(map(len, self.told)) + np.arange(len(episodes), dtype=np.int64)
+        episodes.id = sum(map(len, self.received)) + np.arange(len(episodes), dtype=np.int64)
         self.asked.append(tests)
-        self.told.append(episodes)
-        self._request = self._strategy.send(episodes)
+        self.received.append(episodes)
+        self._request = self._strategy.send(self.context.judge(episodes))
         return episodes
 
     def __getattr__(self, name: str) -> Any:
@@ -227,7 +230,7 @@ class SlowMASTest:
 
     def __init__(self, search: Search) -> None:
         self.task, self.theta = search.context.task, search.context.theta
-        self.initial = search.told[0]
+        self.initial = search.received[0]
         self.energy = dict.fromkeys(range(len(self.initial)), 1.0)
         self.runs = {seed: [0, 0] for seed in self.energy}
         self.result = {seed: self.outcome(self.initial, seed) for seed in self.energy}
@@ -341,10 +344,11 @@ def test_the_outcome_is_the_index_from_0_to_1_and_nothing_received_is_even() -> 
     rewards[0, 0] = [1, 0, 0]
     rewards[1, 1] = [2, 2, 2]
     episodes: Any = SimpleNamespace(rewards=rewards)
-    assert outcome(episodes, context) == pytest.approx([0, 1, 1])
-    other = replace(context, settings=configure({"method": "mastest", "index": "min_max", "theta": 0.5}))
+    assert outcome(context.judge(episodes), context) == pytest.approx([0, 1, 1])
+    settings = configure({"method": "mastest", "index": "min_max", "theta": 0.5})
+    other = replace(context, settings=settings, judge=Judge(INDICES["min_max"], 0.5))
     rewards[0, 1] = [0, 0.5, 0.5]
-    assert outcome(episodes, other) == pytest.approx([0.5, 1, 1])
+    assert outcome(other.judge(episodes), other) == pytest.approx([0.5, 1, 1])
 
 
 # --- critical states ----------------------------------------------------------------------------------
@@ -468,11 +472,13 @@ def run(budget: int, *, task: str = "spread", engine: Any = None, **options: Any
     known, batches = task_for(environment(task)), []  # type: ignore[var-annotated]
     context = context_of(known, engine_of(task)._policy.n_actions, **options)
     context = replace(context, settings=replace(context.settings, budget=budget, accounting="strict"))
-    store: Any = SimpleNamespace(
-        load_batch=lambda number: None, save_batch=lambda number, why, episodes, *_: batches.append(episodes)
-    )
-    tally = Tally(known, context.theta, bins=4, distinct_distance=0.1)
-    campaign = Campaign(mastest, context, engine or engine_of(task), store, tally, Ledger())
+
+    def save_batch(number: int, purpose: str, judged: Judged) -> None:
+        batches.append(judged.episodes)
+
+    store: Any = SimpleNamespace(load_batch=lambda number: None, save_batch=save_batch)
+    tally = Tally(known, context.judge, bins=4, distinct_distance=0.1)
+    campaign = Campaign(STRATEGIES["mastest"], context, engine or engine_of(task), store, tally, Ledger())
     campaign.run()
     return campaign, batches
 
@@ -493,7 +499,7 @@ def test_one_case_per_iteration_works_as_well() -> None:
 def test_forced_actions_are_executed_and_all_others_are_the_teams_own(task: str) -> None:
     search = searched(task)
     overridden = 0
-    for tests, episodes in zip(search.asked[1:], search.told[1:], strict=True):
+    for tests, episodes in zip(search.asked[1:], search.received[1:], strict=True):
         assert tests.forced is not None
         running = np.arange(episodes.limit) < episodes.length[:, None]
         executed = (tests.forced >= 0) & running[..., None]
@@ -506,13 +512,13 @@ def test_forced_actions_are_executed_and_all_others_are_the_teams_own(task: str)
         for row in range(len(tests)):
             assert (alone.actions[row, : first[row]] == episodes.actions[row, : first[row]]).all()
     assert search.context.notes["forced_actions"] == overridden > 20
-    assert search.context.notes["actions"] == 3 * sum(int(told.length.sum()) for told in search.told[1:])
+    assert search.context.notes["actions"] == 3 * sum(int(batch.length.sum()) for batch in search.received[1:])
 
 
 def test_children_of_retained_cases_keep_their_forced_actions() -> None:
     search = searched("spread")
-    recorded = Episodes.concatenate(search.told)
-    none = np.full_like(search.told[0].actions, -1)
+    recorded = Episodes.concatenate(search.received)
+    none = np.full_like(search.received[0].actions, -1)
     forced = np.concatenate([none, *(tests.forced for tests in search.asked[1:])])
     kept = 0
     for tests in search.asked[1:]:
@@ -527,7 +533,7 @@ def test_children_of_retained_cases_keep_their_forced_actions() -> None:
 @pytest.mark.parametrize("agent", AGENTS)
 def test_cases_with_forced_actions_replay_exactly(task: str, agent: str) -> None:
     search = searched(task, agent)
-    found = Episodes.concatenate(search.told)
+    found = Episodes.concatenate(search.received)
     assert 10 < (found.operator == ACTION).sum() < len(found)
     again = engine_of(task, agent).execute(replay_tests(found))
     again.id = found.id
@@ -536,7 +542,7 @@ def test_cases_with_forced_actions_replay_exactly(task: str, agent: str) -> None
 
 def test_a_mixture_of_seeds_mutants_and_forced_actions_replays_exactly() -> None:
     engine, known = engine_of("tag", "gru"), task_for(environment("tag"))
-    forced = Episodes.concatenate(searched("tag", "gru").told)
+    forced = Episodes.concatenate(searched("tag", "gru").received)
     generator = np.random.default_rng(3)
     tests, _ = mutate(forced, lambda count: generator.integers(0, len(forced), count), 20, known, generator)
     found = Episodes.concatenate([forced, engine.execute(tests)])
@@ -555,7 +561,7 @@ def test_a_task_that_cannot_be_restored_is_searched_and_replayed_too() -> None:
     search = Search(context_of(task, 3, batch=12, seeds=6, critical=500), engine)
     for _ in range(4):
         search.iterate()
-    found = Episodes.concatenate(search.told)
+    found = Episodes.concatenate(search.received)
     assert (found.operator == ACTION).sum() > 10
     again = engine.execute(replay_tests(found, restorable=False))
     again.id = found.id
@@ -578,7 +584,8 @@ def print_digest() -> None:
 def test_the_same_seed_gives_the_same_search_in_any_process_and_another_seed_another(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    child = {**os.environ, "PYTHONHASHSEED": "random", "OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": str(TESTS)}
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    child = {**os.environ, "PYTHONHASHSEED": "random", "OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": path}
     command = [sys.executable, "-W", "ignore", "-c", "import test_mastest; test_mastest.print_digest()"]
     with subprocess.Popen(command, env=child, stdout=subprocess.PIPE, text=True) as other:
         print_digest()
