@@ -46,8 +46,14 @@ PROOF = purpose("proof", "the real environment beside its twin, before the searc
 
 def is_charged(name: str, accounting: str) -> bool:
     """Does `strict` or `paper` charge this purpose?"""
+    if name not in PURPOSES:
+        raise _unknown(name)
     charged: bool = getattr(PURPOSES[name], accounting)
     return charged
+
+
+def _unknown(name: str) -> ValueError:
+    return ValueError(f"unknown purpose {name!r}; one of {', '.join(PURPOSES)}")
 
 
 @dataclass
@@ -59,7 +65,7 @@ class Ledger:
 
     def charge(self, purpose: str, episodes: int, steps: int) -> None:
         if purpose not in PURPOSES:
-            raise ValueError(f"unknown purpose {purpose!r}; one of {', '.join(PURPOSES)}")
+            raise _unknown(purpose)
         self.episodes[purpose] = self.episodes.get(purpose, 0) + episodes
         self.steps[purpose] = self.steps.get(purpose, 0) + steps
 

@@ -9,7 +9,7 @@ from epymarl_fairtest.testing.indices import check_index
 from epymarl_fairtest.testing.steps import StepCase, check_step
 from epymarl_fairtest.testing.strategies import StrategyCase, check_strategy
 from epymarl_fairtest.testing.tasks import TaskCase, check_task
-from epymarl_fairtest.testing.teams import random_team, save_random_team
+from epymarl_fairtest.testing.teams import engine_of, random_team, save_random_team
 
 __all__ = [
     "StepCase",
@@ -20,6 +20,7 @@ __all__ = [
     "check_step",
     "check_strategy",
     "check_task",
+    "engine_of",
     "random_team",
     "save_random_team",
 ]

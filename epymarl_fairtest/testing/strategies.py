@@ -19,7 +19,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES
-from epymarl_fairtest.engine.selection import make_engine, twin_of
+from epymarl_fairtest.engine.selection import twin_of
 from epymarl_fairtest.settings import Settings, fields_of, is_whole
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES, configure
@@ -28,6 +28,7 @@ from epymarl_fairtest.tasks.contract import ABILITIES, Task
 from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.testing.comparing import arrays_of, difference
 from epymarl_fairtest.testing.running import Searched, searched
+from epymarl_fairtest.testing.teams import engine_of
 
 SMALL = 8  # the most that a whole-number option is set to, so that a small budget sees every part of a search
 BUDGETS = (48, 96, 192, 384, 768)  # the first that the strategy accepts is taken
@@ -107,9 +108,8 @@ class StrategyCase:
     @cached_property
     def _theta(self) -> float:
         """Half of the random executions do not exceed it."""
-        plain = configure({"method": "random", "engine": self._engine, "workers": 1})
         tests = random_tests(64, self.team.task.state_size, np.random.default_rng(0))
-        index = jfi(totals(make_engine(self.team, plain, lambda message: None).execute(tests).rewards))
+        index = jfi(totals(engine_of(self.team, self._engine, epsilon=0.05).execute(tests).rewards))
         return self.team.task.theta if np.isnan(index).all() else float(np.nanmedian(index))
 
 
@@ -340,7 +340,7 @@ def without(task: Task, *abilities: str) -> Task:
     """The same task, only that it does not offer these abilities."""
 
     def refuse(self: Task, *arguments: Any) -> Any:
-        raise NotImplementedError(f"this task does not offer {' or '.join(abilities)}")
+        raise AssertionError(f"a task is asked for what it does not offer ({', '.join(abilities)}): name it in `needs`")
 
     lost: dict[str, Any] = {name: refuse for ability in abilities for name in OFFERED_BY[ability]}
     poorer = copy.copy(task)

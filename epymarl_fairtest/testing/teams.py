@@ -13,6 +13,9 @@ from typing import Any
 import gymnasium
 import torch
 
+from epymarl_fairtest.engine.contract import Engine
+from epymarl_fairtest.engine.selection import make_engine
+from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.team.checkpoint import PolicyRecord, expected_shapes, save_policy
 from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.saved import saved_team
@@ -51,6 +54,12 @@ def save_random_team(
     record = random_record(key, time_limit=time_limit, recurrent=recurrent, env_args=env_args)
     save_policy(folder, record, random_weights(record, seed))
     return folder
+
+
+def engine_of(team: Team, name: str = "lockstep", **given: Any) -> Engine:
+    """The engine of that name (the setting `engine`) for a team; other settings may be given."""
+    chosen = {"method": "random", "epsilon": 0.3, "workers": 1, **given, "engine": name}
+    return make_engine(team, configure(chosen), lambda message: None)
 
 
 def random_record(
