@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import pytest
 from support import FAIRTEST, engine_of, policy_folder
 
 from epymarl_fairtest import __version__
-from epymarl_fairtest.commands import HELP, _parser, main
+from epymarl_fairtest.commands import main
+from epymarl_fairtest.commands.parser import HELP, make_parser
 from epymarl_fairtest.core.episodes import Tests, random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.strategies.contract import Context, Method, Request, Strategy
+from epymarl_fairtest.strategies.contract import Context, Request, Search
 
 WORK = ["--method", "random", "--budget", "50", "--set", "batch=30", "--set", "theta=0.9"]
 FRAMEWORKS = ("runners", "envs", "pymarlzooplus", "sacred")
@@ -54,7 +56,7 @@ def failures(run: Path) -> dict[str, Any]:
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    (action,) = (a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    (action,) = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
     return dict(action.choices)
 
 
@@ -179,7 +181,7 @@ def test_python_dash_m_is_the_same_command() -> None:
 def test_no_command_is_answered_with_the_overview(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     captured = capsys.readouterr()
-    assert captured.err == _parser().format_help()
+    assert captured.err == make_parser().format_help()
     assert captured.out == ""
 
 
@@ -191,7 +193,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
                 yield from parsers(inner)
 
 
-@pytest.mark.parametrize("parser", parsers(_parser()), ids=lambda parser: parser.prog)
+@pytest.mark.parametrize("parser", parsers(make_parser()), ids=lambda parser: parser.prog)
 def test_an_example_is_not_broken_on_a_narrow_terminal(
     parser: argparse.ArgumentParser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,7 +202,7 @@ def test_an_example_is_not_broken_on_a_narrow_terminal(
 
 
 def test_the_overview_fits_one_screen() -> None:
-    assert len(_parser().format_help().splitlines()) <= 24
+    assert len(make_parser().format_help().splitlines()) <= 24
     assert max(map(len, HELP.splitlines())) <= 80
 
 
@@ -216,7 +218,10 @@ MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "method": (["--method", "randm"], ["'randm' is not a method", "Did you mean random?"]),
     "preset": (["--preset", "papr"], ["'papr' is not a preset", "Did you mean paper?"]),
     "no preset": (["--preset", "fast"], ["--preset='fast' is not a preset; allowed: paper, quick, strict.\n"]),
-    "no method": (["--method", "genetic"], ["--method='genetic' is not a method", "start_surrogate.\n"]),
+    "no method": (
+        ["--method", "genetic"],
+        ["--method='genetic' is not a method", f"known are: {', '.join(STRATEGIES)}.\n"],
+    ),
     "option": (["--set", "options.x=1"], ["--set options.x is not an option of method 'random'"]),
     "allocation": (["--set", "allocation=nearest_landmark"], ["is unknown for task tag", "prey_distance"]),
     "no module": (["--set", "allocation=no_such_module:f"], ["cannot be imported", "PYTHONPATH"]),
@@ -289,7 +294,7 @@ def test_wrong_numbers_on_the_command_line_are_usage_errors(
 
 def test_ids_may_stand_behind_options() -> None:
     for words in (["4", "5", "--gif", "--png"], ["--gif", "4", "5", "--png"], ["--gif", "--png", "4", "5"]):
-        args = _parser().parse_args(["replay", "RUN", *words])
+        args = make_parser().parse_args(["replay", "RUN", *words])
         assert (args.run, args.ids, args.gif, args.png) == (Path("RUN"), [4, 5], True, True)
 
 
@@ -299,12 +304,13 @@ def test_ids_may_stand_behind_options() -> None:
 def refused_by(monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
     """The strategy `random` refuses to go on after so many batches."""
 
-    def strategy(context: Context) -> Strategy:
+    def search(context: Context) -> Search:
         for _ in range(batches):
             yield Request(random_tests(10, context.task.state_size, context.generator("tests")), "execution")
         raise FairTestError("No, thanks.")
 
-    monkeypatch.setitem(STRATEGIES, "random", Method(strategy))
+    entries = {**STRATEGIES, "random": replace(STRATEGIES["random"], search=search)}
+    monkeypatch.setattr(STRATEGIES, "_entries", entries)
 
 
 @pytest.mark.parametrize("who", ["engine", "strategy"])
@@ -327,7 +333,7 @@ def test_what_was_executed_before_a_refusal_is_kept(
     refused_by(monkeypatch, batches=2)
     out = tmp_path / "run"
     assert main(["run", "--policy", str(team), "--out", str(out), *WORK]) == 2
-    assert f"No, thanks. What was found before is kept; go on with: fairtest run --resume {out}" in (
+    assert f"No, thanks. What was found before is kept; resume with: fairtest run --resume {out}" in (
         capsys.readouterr().err
     )
     assert len((out / "journal.jsonl").read_text().splitlines()) == 2
@@ -351,7 +357,7 @@ def test_a_terminal_sees_what_is_being_done_even_if_it_does_not_tell_its_size(
         while more := screen.read(4096):
             content += more
     seen = content.decode()
-    steps = ["loading the team", "preparing:", "random: ", "confirming: 100%", "drawing the page: 100%", "random: 100%"]
+    steps = ["loading the team", "preparing:", "random: ", "replaying: 100%", "drawing the page: 100%", "random: 100%"]
     places = [seen.find(step) for step in steps[:-1]] + [seen.rfind(steps[-1])]
     assert -1 not in places
     assert places == sorted(places)

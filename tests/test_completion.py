@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-from epymarl_fairtest.commands import _parser, main
-from epymarl_fairtest.commands.completion import words
+from epymarl_fairtest.commands import main
+from epymarl_fairtest.commands.completion import SHELLS
+from epymarl_fairtest.commands.parser import make_parser
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -27,15 +29,16 @@ def test_help_fits_a_screen_and_names_every_command(capsys: pytest.CaptureFixtur
     assert max(map(len, lines)) <= 88
     assert "fairtest run --policy DIR --out RUN" in "\n".join(lines[:8])
     told = {line.split()[0] for line in lines if line.startswith("  ")}
-    assert set(commands(_parser())) <= told
+    assert set(commands(make_parser())) <= told
 
 
-def test_completion_knows_commands_options_and_choices() -> None:
-    table = dict(words(_parser()))
-    assert {"run", "gate", "report", "--version"} <= {name for name, _ in table[()]}
-    assert {"--policy", "--resume"} <= {name for name, _ in table[("run",)]}
-    assert "rq3a" in {name for name, _ in table[("study",)]}
-    assert "--episodes" in {name for name, _ in table[("policies", "check")]}
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_script_knows_commands_options_and_choices(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    known = set(re.findall(r"[\w-]+", script))
+    assert set(commands(make_parser())) <= known
+    assert {"version", "policy", "resume", "rq3a", "check", "episodes"} <= {word.lstrip("-") for word in known}
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash on this machine")
@@ -53,7 +56,8 @@ def test_bash_completes(line: str, expected: set[str], capsys: pytest.CaptureFix
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
     typed = line.split()
-    ask = f'COMP_WORDS=({" ".join(typed)}); COMP_CWORD={len(typed) - 1}; _fairtest; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    ask = f"COMP_WORDS=({' '.join(typed)}); COMP_CWORD={len(typed) - 1}; _shtab_fairtest"
+    ask += '; printf "%s\\n" "${COMPREPLY[@]}"'
     answer = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, check=True)
     assert set(answer.stdout.split()) == expected
     assert answer.stderr == ""

@@ -14,7 +14,7 @@ from scipy import stats
 from support import policy_folder
 
 from epymarl_fairtest.commands import policies
-from epymarl_fairtest.commands.policies import FILES, add_policies_parser, first_half, interval, team_returns
+from epymarl_fairtest.commands.policies import FILES, add_parser, first_half, interval, team_returns
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.team.saved import saved_team
@@ -26,7 +26,7 @@ LEARNED = HEADER + "25,-120,29\n50025,-60,7\n100025,-50,9\n200025,-40,8\n"  # fi
 
 def check(*words: object) -> int:
     parser = argparse.ArgumentParser()
-    add_policies_parser(parser.add_subparsers())
+    add_parser(parser.add_subparsers())
     args = parser.parse_args(["policies", "check", *map(str, words)])
     code: int = args.func(args)
     return code
@@ -78,9 +78,9 @@ def test_random_weights_are_no_better_than_a_random_team(tmp_path: Path, capsys:
 
 
 def test_the_random_team_plays_the_same_seeds_with_random_actions(trained: Path) -> None:
-    subject = saved_team(trained, "env")
-    returns = {how: team_returns(subject, 300, execution=how, epsilon=1.0) for how in ("greedy", "epsilon_greedy")}
-    assert np.array_equal(returns["greedy"], team_returns(subject, 300, execution="greedy"))
+    team = saved_team(trained, "env")
+    returns = {how: team_returns(team, 300, execution=how, epsilon=1.0) for how in ("greedy", "epsilon_greedy")}
+    assert np.array_equal(returns["greedy"], team_returns(team, 300, execution="greedy"))
     # Both start from the same places: far from the landmarks is far for either.
     assert np.corrcoef(returns["greedy"], returns["epsilon_greedy"])[0, 1] > 0.15
     low, high = interval(returns["greedy"] - returns["epsilon_greedy"])

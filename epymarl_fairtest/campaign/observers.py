@@ -18,6 +18,8 @@ tqdm.monitor_interval = 0  # its thread would show up among the host's
 class Observer:
     """Overrides what it wants to hear. It must not change the run."""
 
+    phase = ""  # what its `finished` does, where that takes long; the others hear of it (`doing`)
+
     def searching(self, settings: Settings) -> None:
         """Everything is prepared, and the search begins."""
 
@@ -25,7 +27,7 @@ class Observer:
         """So many episodes are charged so far, and so many unfair ones found."""
 
     def doing(self, phase: str) -> None:
-        """A step after the search begins."""
+        """A step after the search begins, or something that takes long once the run is complete."""
 
     def finished(self, run: Path, summary: dict[str, Any], team: Team) -> None:
         """The run folder is complete."""

@@ -61,6 +61,8 @@ def run(
                 folder.remove_if_empty(refused=isinstance(error, FairTestError))
                 raise
         for observer in observers:
+            for other in observers if observer.phase else ():
+                other.doing(observer.phase)
             observer.finished(folder.path, summary, team)
     finally:
         for observer in observers:

@@ -1,4 +1,4 @@
-"""What the commands share: arguments that are settings, a team that is loaded, a run that is begun."""
+"""What the commands share: arguments that are settings, a team that is loaded, a run that is started."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def settings_for_team(args: Namespace, **unless_given: Any) -> Settings:
 
 
 def checked_team(policy: Path, settings: Settings) -> Team:
-    """The team, once everything about the method that can be refused was not."""
+    """The team, once everything that can be refused about the method has been checked."""
     from epymarl_fairtest.strategies import strategy_of
     from epymarl_fairtest.team.saved import saved_team
 
@@ -92,11 +92,11 @@ def checked_team(policy: Path, settings: Settings) -> Team:
 
 def observers(settings: Settings) -> list[Observer]:
     """A bar on the terminal, and the page unless it is switched off."""
-    from epymarl_fairtest.campaign.observers import Progress
+    from epymarl_fairtest.campaign.observers import Progress, beside_the_bar
     from epymarl_fairtest.report.observer import Page
 
-    found: list[Observer] = [Progress(settings, terminal=sys.stderr.isatty())]
-    return [*found, Page(warn)] if settings.report else found
+    progress: Observer = Progress(settings, terminal=sys.stderr.isatty())
+    return [progress, Page(beside_the_bar(warn))] if settings.report else [progress]
 
 
 def command_line() -> str:

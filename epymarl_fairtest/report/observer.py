@@ -15,6 +15,8 @@ from epymarl_fairtest.team.contract import Team
 class Page(Observer):
     """A picture must not cost a finished run: what goes wrong is a warning."""
 
+    phase = "drawing the page"
+
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
 
