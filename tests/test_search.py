@@ -226,7 +226,8 @@ def test_the_same_seed_gives_the_same_failures_in_fresh_processes_and_with_any_n
     children = []
     for number, workers in enumerate((1, 2, 1)):
         command = f"import test_search; test_search.run_in({str(tmp_path / str(number))!r}, {workers})"
-        environment = {**os.environ, "PYTHONHASHSEED": "random", "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+        path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+        environment = {**os.environ, "PYTHONHASHSEED": "random", "PYTHONPATH": path}
         children.append(subprocess.Popen([sys.executable, "-W", "ignore", "-c", command], env=environment))
     here = search(team(), chosen(workers=1), tmp_path / "here")
     assert here.summary["failures"] > 20

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from epymarl_fairtest.baselines import starla_operators as operators
 from numpy.typing import NDArray
-from support import KEYS, TESTS, engine_of, some_tests, training_pool
+from support import KEYS, TESTS, engine_of, some_tests, training_sample
 from test_operators import row_of
 from test_predictor import slow_state
 from test_search import Brief, Result, assert_same_run, chosen, search, team, walkers
@@ -23,17 +22,18 @@ from test_search import Brief, Result, assert_same_run, chosen, search, team, wa
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes, Tests, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices.jain import jfi
-from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.judged import Judge, totals
 from epymarl_fairtest.core.ledger import ACCOUNTINGS
+from epymarl_fairtest.core.scores import weights
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
 from epymarl_fairtest.predictor import Traces, forest, traces_of
 from epymarl_fairtest.predictor.abstraction import candidate_levels
 from epymarl_fairtest.settings import options_of
 from epymarl_fairtest.store.failures import load_failures
-from epymarl_fairtest.strategies import STRATEGIES
-from epymarl_fairtest.strategies.contract import Context, Method
+from epymarl_fairtest.strategies.contract import Context
 from epymarl_fairtest.strategies.genetic.operators import RESTARTS
+from epymarl_fairtest.strategies.starla import operators
 from epymarl_fairtest.strategies.starla.operators import (
     SHORTEST,
     Population,
@@ -51,23 +51,21 @@ from epymarl_fairtest.strategies.starla.search import (
     GOALS,
     Archive,
     Objectives,
-    Search,
+    Round,
     StarlaOptions,
     margin,
     shares,
-    starla,
 )
 
-METHOD = Method(starla, StarlaOptions)
 AVAILABLE = np.ones((3, 5), bool)
+JUDGE = Judge(jfi, 0.8)  # the threshold of `chosen`
 RECORDED = ("obs", "actions", "rewards", "q")
 every_task = pytest.mark.parametrize("task", KEYS)
 
 
 @pytest.fixture(autouse=True)
-def _starla(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forest, "TREES", 12)
-    monkeypatch.setitem(STRATEGIES, "starla", METHOD)
 
 
 # --- objectives ---------------------------------------------------------------------------------------
@@ -78,8 +76,8 @@ def slow_margin(episode: Any, temperature: float, available: Any) -> float:
     gaps = []
     for step in episode:
         for q, allowed in zip(step, available, strict=True):
-            weights = [math.exp(float(v) / temperature) for v, there in zip(q, allowed, strict=True) if there]
-            ordered = sorted((w / sum(weights) for w in weights), reverse=True)
+            own = [math.exp(float(v) / temperature) for v, there in zip(q, allowed, strict=True) if there]
+            ordered = sorted((w / sum(own) for w in own), reverse=True)
             gaps.append(ordered[0] - (ordered[1] if len(ordered) > 1 else 0.0))
     return sum(gaps) / len(gaps)
 
@@ -93,7 +91,7 @@ def test_the_margin_is_the_mean_gap_between_the_two_most_probable_actions(temper
     length = generator.integers(1, 7, 20)
     q = generator.normal(size=(int(length.sum()), 3, 4)).astype(np.float32)
     traces = Traces(q, np.repeat(np.arange(20), length), np.zeros((20, 3)))
-    found = margin(traces, temperature, available)
+    found = margin(traces, weights(q, available, "q", temperature))
     ends = np.cumsum(length)
     for row, (end, steps) in enumerate(zip(ends, length, strict=True)):
         assert found[row] == pytest.approx(slow_margin(q[end - steps : end], temperature, available), abs=1e-12)
@@ -104,30 +102,32 @@ def a_context(options: dict[str, Any] | None = None, **changes: Any) -> Context:
     given = chosen(method="starla", **changes)
     made = options_of(StarlaOptions, options or {}, "starla")
     return Context(
-        subject.task, given, 5, float(given.theta), AVAILABLE, options=made,  # type: ignore[arg-type]
+        subject.task, given, 5, JUDGE, AVAILABLE, options=made,
         ask=lambda episodes, steps, obs: q_if_seen(policy_of("spread"), episodes, steps, obs),
     )  # fmt: skip
 
 
 def test_the_objectives_are_return_margin_and_the_forests_no_fault_and_jfi_takes_the_place_of_the_return() -> None:
     episodes = population("spread").episodes
-    reward, index = (Objectives(a_context({"objective": name}), traces_of(episodes)) for name in ("reward", "jfi"))
-    scores = reward(episodes)
+    judged = JUDGE(episodes)
+    reward, index = (Objectives(a_context({"objective": name}), traces_of(judged)) for name in ("reward", "jfi"))
+    scores = reward(judged)
     assert scores[:, 0] == pytest.approx([sum(sum(step) for step in rows) for rows in episodes.rewards.tolist()])
-    assert index(episodes)[:, 0].tolist() == jfi(totals(episodes.rewards)).tolist()
-    assert index(episodes)[:, 1:].tolist() == scores[:, 1:].tolist()
+    assert index(judged)[:, 0].tolist() == jfi(totals(episodes.rewards)).tolist()
+    assert index(judged)[:, 1:].tolist() == scores[:, 1:].tolist()
     assert ((scores[:, 2] >= 0) & (scores[:, 2] <= 1)).all()
     assert len(set(scores[:, 2].tolist())) > 2
-    nothing = replace(episodes, rewards=0 * episodes.rewards)
+    nothing = JUDGE(replace(episodes, rewards=0 * episodes.rewards))
     assert np.isposinf(index(nothing)[:, 0]).all(), "an undefined index is never best"
 
 
 def test_the_forest_knows_nothing_but_abstract_states() -> None:
     episodes = population("spread").episodes
-    objectives = Objectives(a_context(), traces_of(episodes))
-    other = replace(episodes, rewards=episodes.rewards * np.array([1.0, 7.0, 0.1]) - 3)
-    assert objectives(other)[:, 2].tolist() == objectives(episodes)[:, 2].tolist()
-    assert objectives(other)[:, 0].tolist() != objectives(episodes)[:, 0].tolist()
+    judged = JUDGE(episodes)
+    objectives = Objectives(a_context(), traces_of(judged))
+    other = JUDGE(replace(episodes, rewards=episodes.rewards * np.array([1.0, 7.0, 0.1]) - 3))
+    assert objectives(other)[:, 2].tolist() == objectives(judged)[:, 2].tolist()
+    assert objectives(other)[:, 0].tolist() != objectives(judged)[:, 0].tolist()
 
 
 # --- offspring ----------------------------------------------------------------------------------------
@@ -221,20 +221,20 @@ class Crossed:
 
 def cross(parents: Population, d: float, pairs: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> Crossed:
     """Crossover with any parents, and where it cut them."""
-    generator, told = np.random.default_rng(seed), []
+    generator, joints = np.random.default_rng(seed), []
     splice = operators.splice
 
     def listen(episodes: Episodes, *joint: Any) -> Episodes:
-        told.extend(zip(*(column.tolist() for column in joint), strict=True))
+        joints.extend(zip(*(column.tolist() for column in joint), strict=True))
         return splice(episodes, *joint)
 
     monkeypatch.setattr(operators, "splice", listen)
     children, alone = crossover(parents, lambda n: generator.integers(0, len(parents), n), pairs, d, generator)
-    return Crossed(children, alone, [(one, two, at_one, at_two) for one, at_one, two, at_two in told])
+    return Crossed(children, alone, [(one, two, at_one, at_two) for one, at_one, two, at_two in joints])
 
 
 def level(parents: Population) -> float:
-    return candidate_levels(traces_of(parents.episodes).q)[0]
+    return candidate_levels(traces_of(JUDGE(parents.episodes)).q)[0]
 
 
 @every_task
@@ -472,7 +472,7 @@ def test_what_is_forced_is_consistent_and_all_that_was_recorded_is_forced_if_it_
                     own = action == recorded[agent] or records.excused[row, t, agent]
                     assert forced[row, t, agent] == (action if own else -1)
             assert (forced[row, records.episodes.length[row] :] == -1).all()
-        freed = (forced == -1) & operators.running(records.episodes)[..., None]
+        freed = (forced == -1) & records.episodes.running[..., None]
         assert freed.any() == (records is mutants)
     would_be = engine(task).execute(operators.tests_of(mutants, mutants.episodes.stream, mutants.episodes.actions))
     assert any(slow_inconsistent(mutants.episodes.actions, mutants, row, would_be) for row in range(len(mutants)))
@@ -521,17 +521,17 @@ def test_the_archive_keeps_one_of_every_probably_faulty_child_and_gives_the_like
 def test_a_child_like_an_executed_mutant_is_not_executed() -> None:
     """A parent and its mutant share a prefix: joined there, they give the mutant again."""
     parents = with_scores(population("spread"), np.full((6, 3), 0.4))
-    one = Search(a_context(), 0, parents.episodes, lambda e: np.full((len(e), 3), 0.7))  # type: ignore[arg-type]
+    one = Round(a_context(), 0, JUDGE(parents.episodes), lambda e: np.full((len(e), 3), 0.7))  # type: ignore[arg-type]
     one._objectives = lambda e: np.full((len(e), 3), 0.4)  # type: ignore[assignment]
-    mutants = one.mutants(parents.episodes.take(slice(4)), parents, np.full(6, 3))
+    mutants = one.mutants(JUDGE(parents.episodes.take(slice(4))), parents, np.full(6, 3))
     assert len(mutants) == 4, "the budget cut off two"
     assert one.archive.add(parents, AVAILABLE) == 0
 
 
 def test_an_objective_that_was_covered_once_guides_no_more() -> None:
-    initial = population("spread").episodes
+    initial = JUDGE(population("spread").episodes)
     context = a_context()
-    one = Search(context, 0, initial, lambda e: np.tile([1.0, 0.5, 0.5], (len(e), 1)))  # type: ignore[arg-type]
+    one = Round(context, 0, initial, lambda e: np.tile([1.0, 0.5, 0.5], (len(e), 1)))  # type: ignore[arg-type]
     assert one.goals.tolist() == GOALS.tolist()
     size = len(one.population)
     one.select(with_scores(population("spread"), [[9.0, 0.03, 0.9]]))
@@ -554,7 +554,6 @@ def run_starla(path: Path, subject: Any = None, **changes: Any) -> Result:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forest, "TREES", 12)
-        patch.setitem(STRATEGIES, "starla", METHOD)
         return run_starla(tmp_path_factory.mktemp("whole") / "run")
 
 
@@ -630,13 +629,14 @@ def test_what_calibration_costs_is_not_planned_with(tmp_path: Path) -> None:
 
 def run_in(path: str, workers: int) -> None:
     """One search in a process of its own."""
-    forest.TREES, STRATEGIES["starla"] = 12, METHOD
+    forest.TREES = 12
     run_starla(Path(path), workers=workers)
 
 
 def test_the_same_seed_gives_the_same_run_in_another_process_with_other_workers(whole: Result, tmp_path: Path) -> None:
     command = f"import test_starla; test_starla.run_in({str(tmp_path / 'run')!r}, 2)"
-    environment = {**os.environ, "PYTHONHASHSEED": "random", "PYTHONPATH": str(TESTS)}
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONHASHSEED": "random", "PYTHONPATH": path}
     subprocess.run([sys.executable, "-W", "ignore", "-c", command], env=environment, check=True)
     assert_same_run(whole.folder.path, tmp_path / "run")
 
@@ -677,8 +677,8 @@ def test_without_long_episodes_the_rest_is_random(tmp_path: Path) -> None:
     assert all((episodes.parent == -1).all() for _, episodes in result.folder.batches)
 
 
-def test_the_training_pool_teaches_the_forest(tmp_path: Path) -> None:
-    result = run_starla(tmp_path / "run", replace(team(), pool=training_pool()), budget=120)
+def test_the_training_sample_teaches_the_forest(tmp_path: Path) -> None:
+    result = run_starla(tmp_path / "run", replace(team(), sample=training_sample()), budget=120)
     predictor = result.summary["predictor"]
     rounds = [e for purpose, e in result.folder.batches if purpose == "execution" and (e.operator == 0).all()]
     assert predictor["episodes"] in (40 + sum(map(len, rounds)), 40 + sum(map(len, rounds[:-1])))
