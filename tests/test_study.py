@@ -925,7 +925,7 @@ def test_workers_are_asked_for_package_version_and_the_shared_folder(done: Path,
         "cannot import 'torch'. Install that package into": {"missing": "torch"},
         f"has FairTest 0.0, this is {__version__}": {"version": "0.0"},
         "study.json', or sees another one there": {"digest": None},
-        "must lie on a filesystem that all workers share": {"unseen": [str(team)]},
+        "must be on a filesystem that all workers share": {"unseen": [str(team)]},
     }
     for message, change in mistakes.items():
         with pytest.raises(FairTestError) as caught:
