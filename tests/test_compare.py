@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy.stats import mannwhitneyu
 from test_export import perturbed
 
@@ -300,7 +301,9 @@ def test_a_figure_without_a_single_defined_index_can_be_drawn(runs: Path, tmp_pa
     )
     other = Path(shutil.copytree(empty, tmp_path / "other"))
     assert main(["compare", str(empty), str(other), "--figure", str(tmp_path / "it.png")]) == 0
-    assert (tmp_path / "it.png").stat().st_size > 1000
+    with Image.open(tmp_path / "it.png") as picture:
+        darkest, lightest = picture.convert("L").getextrema()
+    assert (int(darkest) < 100, lightest) == (True, 255)
 
 
 MISTAKES: dict[str, tuple[list[str], str]] = {

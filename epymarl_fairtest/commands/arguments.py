@@ -26,7 +26,7 @@ def as_typed(message: str, args: Namespace) -> str:
     if "set" not in args:
         return message
     own = {name: option for name, option in NAMED.items() if name in args}
-    return re.sub(r"fairtest_args\.(\w+)", lambda found: own.get(found[1], f"--set {found[1]}"), message)
+    return re.sub(r"fairtest_args\.(\w+)", lambda match: own.get(match[1], f"--set {match[1]}"), message)
 
 
 def add_team_arguments(parser: ArgumentParser, required: bool = True) -> None:

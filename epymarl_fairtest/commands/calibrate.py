@@ -34,13 +34,13 @@ def calibrate(args: Namespace) -> int:
     settings = replace(settings_for_team(args), theta="auto")
     team = saved_team(args.policy, settings.allocation)
     engine = make_engine(team, settings, warn)
-    found = calibration.calibrate(team, settings, engine, settings.root_seed(), Ledger())
+    result = calibration.calibrate(team, settings, engine, settings.root_seed(), Ledger())
     if args.json:
-        print(json.dumps({**asdict(found), "index": settings.index, "quantile": settings.quantile}))
+        print(json.dumps({**asdict(result), "index": settings.index, "quantile": settings.quantile}))
     else:
         print(
-            f"theta = {found.theta:.4f}: {found.share:.1%} of {found.defined} random executions have an index"
-            f" ({settings.index}) of at most that; in {found.episodes - found.defined} more nobody received anything."
+            f"theta = {result.theta:.4f}: {result.share:.1%} of {result.defined} random executions have an index"
+            f" ({settings.index}) of at most that; in {result.episodes - result.defined} more nobody received anything."
             f" The task's own threshold is {team.task.theta:g}."
         )
     return 0

@@ -22,16 +22,14 @@ if TYPE_CHECKING:
     from epymarl_fairtest.core.statistics import Rate
     from epymarl_fairtest.store.finished import FinishedRun
 
+ORDER = 80
 FORMATS = (".png", ".svg", ".pdf")
 EXECUTION = {"greedy": (), "epsilon_greedy": ("epsilon",), "softmax": ("temperature",)}  # settings that it reads
 HARMLESS = {
     "seed", "out", "workers", "engine", "progress", "report", "confirm", "replay", "training_pool", "quantile", "theta",
     "calibration_episodes", "allocation", "index", "execution", "epsilon", "temperature",
 }  # fmt: skip
-"""Settings that change nothing that is compared, or are looked at on their own."""
-
-
-ORDER = 80
+"""Settings that change nothing that is compared, or are compared on their own."""
 
 
 def add_parser(commands: Any) -> None:
@@ -62,21 +60,21 @@ def compare(args: Namespace) -> int:
     if args.a.resolve() == args.b.resolve():
         raise FairTestError(f"{str(args.a)!r} and {str(args.b)!r} are the same run; name two.")
     a, b = (read_run(path, "executions.npz") for path in (args.a, args.b))
-    found = compared(a, b, theta=args.theta, confidence=args.confidence)
+    result = compared(a, b, theta=args.theta, confidence=args.confidence)
     if args.figure is not None:
-        drawn = figure_of(a, b, found, args.figure.suffix[1:])
+        drawn = figure_of(a, b, result, args.figure.suffix[1:])
         write_atomically(args.figure, lambda file: file.write(drawn))
     if args.json:
-        print(json.dumps(found, allow_nan=False))
+        print(json.dumps(result, allow_nan=False))
     else:
-        for warning in found["warnings"]:
+        for warning in result["warnings"]:
             print(f"fairtest: {warning}", file=sys.stderr)
-        print(table(found))
+        print(table(result))
     return 0
 
 
 def compared(a: FinishedRun, b: FinishedRun, *, theta: float | None = None, confidence: float = 0.95) -> dict[str, Any]:
-    """Everything that the table, the figure and --json tell."""
+    """Everything that the table, the figure and --json show."""
     from epymarl_fairtest.core import statistics
 
     refuse_if_incomparable(a, b, theta)
@@ -100,7 +98,7 @@ def compared(a: FinishedRun, b: FinishedRun, *, theta: float | None = None, conf
 
 
 def refuse_if_incomparable(a: FinishedRun, b: FinishedRun, theta: float | None) -> None:
-    """What must be the same for a difference to be one of the teams."""
+    """Refuse runs that differ in more than the team: their difference could come from something else."""
     pairs = {
         "task": (a.manifest["task"], b.manifest["task"]),
         "environment": (a.manifest.get("key"), b.manifest.get("key")),
@@ -112,7 +110,7 @@ def refuse_if_incomparable(a: FinishedRun, b: FinishedRun, theta: float | None) 
     wrong = [f"{name} {x!r} and {y!r}" for name, (x, y) in pairs.items() if x != y]
     if wrong:
         raise FairTestError(
-            f"{str(a.path)!r} and {str(b.path)!r} cannot be compared, they differ in more than the team: "
+            f"{str(a.path)!r} and {str(b.path)!r} cannot be compared; they differ in more than the team: "
             + "; ".join(wrong)
             + ". Test both teams with the same settings."
         )
@@ -149,7 +147,7 @@ def random_index(run: FinishedRun) -> Any:
 
 
 def team(run: FinishedRun, rate: Rate, theta: float) -> dict[str, Any]:
-    """One side. Distinct failures and coverage were counted at the run's own threshold and cannot be counted anew."""
+    """One side. Distinct failures and coverage were counted at the run's own threshold and cannot be recounted."""
     index, unfair, own = random_index(run), run.unfair(theta), theta == run.theta
     received = run.executions["received"][run.random]
     least = received == received.min(axis=1, keepdims=True)
@@ -181,8 +179,8 @@ def team(run: FinishedRun, rate: Rate, theta: float) -> dict[str, Any]:
 
 def sentence(verdict: str | None, low: float, high: float, confidence: float) -> str:
     if verdict is None:
-        told = f"B's natural failure rate minus A's is between {low:+.4f} and {high:+.4f}"
-        return f"No difference could be shown ({told}, {percent(confidence)} confidence)."
+        interval = f"B's natural failure rate minus A's is between {low:+.4f} and {high:+.4f}"
+        return f"No difference could be shown ({interval}, {percent(confidence)} confidence)."
     fewer, more = sorted((abs(low), abs(high)))
     return (
         f"{verdict.upper()} is fairer: its natural failure rate is lower by {fewer:.4f} to {more:.4f}"
@@ -195,25 +193,25 @@ def percent(share: float) -> str:
 
 
 def warnings(a: FinishedRun, b: FinishedRun, confidence: float) -> list[str]:
-    told = []
+    messages = []
     digests = (a.manifest.get("policy_digest"), b.manifest.get("policy_digest"))
     if digests[0] == digests[1]:
-        told.append("both runs tested the same weights: any difference is chance.")
+        messages.append("both runs tested the same weights: any difference is chance.")
     ours, theirs = searched_with(a.settings), searched_with(b.settings)
     names = [name for name in ours if name in theirs and ours[name] != theirs[name]]
     if names:
         values = ", ".join(f"{name} {ours[name]!r} and {theirs[name]!r}" for name in names)
-        told.append(
+        messages.append(
             f"the searches differ ({values}): do not compare what they found. The natural failure rates are comparable."
         )
     empty = [empty_rate(run, confidence) for run in (a, b)]
     low, high = newcombe(empty[1], empty[0], confidence)
     if low > 0 or high < 0:
-        told.append(
+        messages.append(
             f"in {empty[0].estimate:.1%} of A's and {empty[1].estimate:.1%} of B's random executions nobody received"
-            " anything. These count as not unfair, so that a team may look fairer because it achieves less."
+            " anything. These do not count as unfair, so a team may look fairer because it achieves less."
         )
-    return told
+    return messages
 
 
 def searched_with(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,8 +239,8 @@ def empty_rate(run: FinishedRun, confidence: float) -> Rate:
     return rate_of(executions - len(random_index(run)), executions, confidence)
 
 
-def table(found: dict[str, Any]) -> str:
-    sides = found["a"], found["b"]
+def table(result: dict[str, Any]) -> str:
+    sides = result["a"], result["b"]
 
     def number(value: float | None, form: str = ",") -> str:
         return "-" if value is None else format(value, form)
@@ -271,17 +269,17 @@ def table(found: dict[str, Any]) -> str:
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = ["  ".join(f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-    difference, index = found["difference"], found["index_of_b_over_a"]
+    difference, index = result["difference"], result["index_of_b_over_a"]
     lines += ["", "rate of B - rate of A  {estimate:+.4f} [{low:+.4f}, {high:+.4f}] (Newcombe)".format(**difference)]
     if index:
         lines.append(
             f"index of B over A      A12 {index['a12']:.3f} ({index['letter']}), p = {index['p']:.2g} (Mann-Whitney U)"
         )
-    lines.append(f"threshold {found['theta']:.4g}, intervals at {percent(found['confidence'])} confidence")
-    return "\n".join([*lines, "", found["verdict"]])
+    lines.append(f"threshold {result['theta']:.4g}, intervals at {percent(result['confidence'])} confidence")
+    return "\n".join([*lines, "", result["verdict"]])
 
 
-def figure_of(a: FinishedRun, b: FinishedRun, found: dict[str, Any], ending: str) -> bytes:
+def figure_of(a: FinishedRun, b: FinishedRun, result: dict[str, Any], ending: str) -> bytes:
     from epymarl_fairtest.core.indices import INDICES
     from epymarl_fairtest.report.libraries import needed_for
 
@@ -289,8 +287,8 @@ def figure_of(a: FinishedRun, b: FinishedRun, found: dict[str, Any], ending: str
         from epymarl_fairtest.report.compare_figure import Side, compare_figure, drawn
 
     sides = [
-        Side(f"{letter.upper()}: {run.path.resolve().name[-40:]}", random_index(run), *found[letter]["rate"].values())
+        Side(f"{letter.upper()}: {run.path.resolve().name[-40:]}", random_index(run), *result[letter]["rate"].values())
         for letter, run in (("a", a), ("b", b))
     ]
-    name, how_sure = INDICES[found["index"]].label, found["confidence"]
-    return drawn(compare_figure(sides, found["theta"], name, how_sure, found["verdict"]), ending)
+    name, how_sure = INDICES[result["index"]].label, result["confidence"]
+    return drawn(compare_figure(sides, result["theta"], name, how_sure, result["verdict"]), ending)

@@ -1,7 +1,7 @@
 """`fairtest demo`: train a small QMIX team on level-based foraging and test it, wherever FairTest runs.
 
-On EPyMARL where a checkout is known, otherwise on PyMARLzoo+. A checkout is never touched: its sources
-are copied, because EPyMARL writes its results beside them.
+On EPyMARL if a checkout is known, otherwise on PyMARLzoo+. A checkout is never touched: its sources are copied,
+because EPyMARL writes its results beside them.
 """
 
 from __future__ import annotations
@@ -17,15 +17,13 @@ from typing import Any
 
 from epymarl_fairtest.core.errors import FairTestError
 
+ORDER = 10
 # A small field with food that one agent can load: a team that learns something in a few minutes.
 TRAINING = shlex.split(
     "fairtest=True fairtest_args.preset=quick env_args.field_size=(6,6) env_args.max_food_level=1 t_max=40000"
     " epsilon_anneal_time=20000 test_nepisode=20 test_interval=10000 log_interval=10000 runner_log_interval=10000"
     " learner_log_interval=10000 use_cuda=False seed=1"
 )
-
-
-ORDER = 10
 
 
 def add_parser(commands: Any) -> None:
@@ -44,7 +42,9 @@ def demo(args: Namespace) -> int:
     out = args.out.resolve()
     checkout = known_checkout()
     if (out / "manifest.json").exists():
-        raise FairTestError(f"{str(args.out)!r} is the folder of a run, which stays as it is. Choose another --out.")
+        raise FairTestError(
+            f"{str(args.out)!r} is the folder of a run, and a run is never overwritten. Choose another --out."
+        )
     out.mkdir(parents=True, exist_ok=True)
     if checkout is not None:
         print(f"FairTest demo on EPyMARL (a copy of {checkout})", flush=True)
@@ -61,12 +61,12 @@ def demo(args: Namespace) -> int:
     )
     if finished.returncode:
         raise FairTestError(f"The demo's training ended with exit code {finished.returncode}; see its output above.")
-    found = sorted(set(out.glob("**/summary.json")) - before)
-    if not found:
+    summaries = sorted(set(out.glob("**/summary.json")) - before)
+    if not summaries:
         raise FairTestError(f"The demo's training left no FairTest run below {str(out)!r}.")
     import json
 
     from epymarl_fairtest.campaign.summary import summary_table
 
-    print(summary_table(json.loads(found[0].read_text()), found[0].parent))
+    print(summary_table(json.loads(summaries[0].read_text()), summaries[0].parent))
     return 0

@@ -1,7 +1,7 @@
-"""`fairtest gate`: is a team fair enough to go on? Exit code 0 or 1, one line per criterion, JUnit XML on demand.
+"""`fairtest gate`: is a team fair enough? Exit code 0 or 1, one line per criterion, JUnit XML on demand.
 
-Judges a finished run, or tests a team first. Nothing passes because nothing was looked at: a natural failure rate
-passes only if the upper end of its interval does.
+Judges a finished run, or tests a team first. Nothing passes for lack of evidence: a natural failure rate passes only
+if the upper end of its interval does.
 """
 
 from __future__ import annotations
@@ -32,22 +32,20 @@ from epymarl_fairtest.settings import Rule, between, whole
 if TYPE_CHECKING:
     from epymarl_fairtest.store.finished import FinishedRun
 
+ORDER = 90
 SHARE, COUNT = between(0, 1), whole(0)
 SEARCH_OPTIONS = ("out", "method", "budget", "seed", "preset", "set")  # of a team that is tested first
 
 
-ORDER = 90
-
-
 @dataclass(frozen=True)
 class Judgement:
-    """One criterion and what became of it."""
+    """One criterion and its result; these names are those of --json."""
 
     criterion: str  # the option: max-rate
     limit: float
-    value: float | None  # what was found; None where nothing was
+    value: float | None  # None if there is none
     passed: bool
-    told: str
+    told: str  # the result in words
     seconds: float = 0.0
 
     @property
@@ -55,7 +53,7 @@ class Judgement:
         return self.criterion.partition("-")[2]
 
 
-Finding = tuple[float | None, bool, str]  # value, passed, told
+Finding = tuple[float | None, bool, str]  # value, passed, and both in words
 
 
 def judge_rate(run: FinishedRun, limit: float, confidence: float) -> Finding:
@@ -64,25 +62,25 @@ def judge_rate(run: FinishedRun, limit: float, confidence: float) -> Finding:
 
     rate = rate_of(*run.natural(), confidence or 0.95)
     passed = (rate.high if confidence else rate.estimate) <= limit
-    told = f"{rate} of {rate.executions:,} random executions, at most {limit:g}"
+    words = f"{rate} of {rate.executions:,} random executions, at most {limit:g}"
     if not passed and rate.estimate <= limit:
-        told += f" (not shown with {confidence * 100:.4g}% confidence; more random executions may show it)"
-    return rate.estimate, passed, told
+        words += f" (not shown with {confidence * 100:.4g}% confidence; more random executions may show it)"
+    return rate.estimate, passed, words
 
 
 def judge_count(key: str) -> Callable[[FinishedRun, float, float], Finding]:
     def judge(run: FinishedRun, limit: float, confidence: float) -> Finding:
-        found = run.summary[key]
-        return found, found <= limit, f"{found:,} in {run.summary['evaluated']:,} episodes, at most {limit:,}"
+        count = run.summary[key]
+        return count, count <= limit, f"{count:,} in {run.summary['evaluated']:,} episodes, at most {limit:,}"
 
     return judge
 
 
 def judge_undefined(run: FinishedRun, limit: float, confidence: float) -> Finding:
-    found, evaluated = run.summary["undefined"], run.summary["evaluated"]
-    share = found / evaluated if evaluated else None
-    told = f"{found:,} of {evaluated:,} episodes gave nobody anything, at most a share of {limit:g}"
-    return share, share is not None and share <= limit, told
+    undefined, evaluated = run.summary["undefined"], run.summary["evaluated"]
+    share = undefined / evaluated if evaluated else None
+    words = f"{undefined:,} of {evaluated:,} episodes gave nobody anything, at most a share of {limit:g}"
+    return share, share is not None and share <= limit, words
 
 
 def judge_index(run: FinishedRun, limit: float, confidence: float) -> Finding:
@@ -95,8 +93,8 @@ def judge_index(run: FinishedRun, limit: float, confidence: float) -> Finding:
 
 
 def judge_evaluated(run: FinishedRun, limit: float, confidence: float) -> Finding:
-    found = run.summary["evaluated"]
-    return found, found >= limit, f"{found:,} episodes were executed and judged, at least {limit:,}"
+    evaluated = run.summary["evaluated"]
+    return evaluated, evaluated >= limit, f"{evaluated:,} episodes were executed and judged, at least {limit:,}"
 
 
 @dataclass(frozen=True)
@@ -168,8 +166,8 @@ def gate(args: Namespace) -> int:
         write_junit(args.junit, run, judgements, time.perf_counter() - begun)
     if args.json:
         kept = args.run or args.out
-        told = {"passed": passed, "run": None if kept is None else str(kept), "confidence": args.confidence}
-        print(json.dumps(told | {"criteria": [asdict(judgement) for judgement in judgements]}))
+        result = {"passed": passed, "run": None if kept is None else str(kept), "confidence": args.confidence}
+        print(json.dumps(result | {"criteria": [asdict(judgement) for judgement in judgements]}))
     else:
         print(table(judgements))
     return 0 if passed else 1
@@ -196,7 +194,9 @@ def check_source(args: Namespace) -> None:
         raise FairTestError("fairtest gate needs a finished RUN or a team (--policy DIR): one of them, not both.")
     stray = [f"--{name}" for name in SEARCH_OPTIONS if getattr(args, name) not in (None, [])]
     if args.run is not None and stray:
-        raise FairTestError(f"{', '.join(stray)} can only be given with --policy: the run {str(args.run)!r} is over.")
+        raise FairTestError(
+            f"{', '.join(stray)} can only be given with --policy: the run {str(args.run)!r} is finished."
+        )
 
 
 def tested(args: Namespace, out: Path) -> FinishedRun:
@@ -206,12 +206,12 @@ def tested(args: Namespace, out: Path) -> FinishedRun:
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.strategies import STRATEGIES, strategy_of
 
-    settings = settings_for_team(args, report=args.out is not None)  # nobody would see it
+    settings = settings_for_team(args, report=args.out is not None)  # nobody would see a page that is not kept
     if args.max_rate is not None and not strategy_of(settings).random:
         can = " or ".join(f"--method {name}" for name, strategy in STRATEGIES.items() if strategy.random)
         raise FairTestError(
             f"--max-rate cannot be judged with method={settings.method!r}: it makes no random executions, and only"
-            f" these tell the natural failure rate. Use {can}, or leave --max-rate out."
+            f" these show the natural failure rate. Use {can}, or leave --max-rate out."
         )
     team = checked_team(args.policy, settings)
     folder, seed = RunFolder(out), settings.root_seed()
@@ -223,8 +223,8 @@ def judged(run: FinishedRun, limits: Mapping[str, float], confidence: float) -> 
     judgements = []
     for name, limit in limits.items():
         begun = time.perf_counter()
-        value, passed, told = CRITERIA[name].judge(run, limit, confidence)
-        judgements.append(Judgement(name, limit, value, passed, told, time.perf_counter() - begun))
+        value, passed, words = CRITERIA[name].judge(run, limit, confidence)
+        judgements.append(Judgement(name, limit, value, passed, words, time.perf_counter() - begun))
     return judgements
 
 
@@ -264,8 +264,8 @@ def junit(run: FinishedRun, judgements: list[Judgement], seconds: float) -> byte
         if j.passed:
             ElementTree.SubElement(case, "system-out").text = printable(j.told)
         else:
-            told = {"message": printable(j.told), "type": "fairness"}
-            ElementTree.SubElement(case, "failure", told).text = printable(j.told)
+            failure = {"message": printable(j.told), "type": "fairness"}
+            ElementTree.SubElement(case, "failure", failure).text = printable(j.told)
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True) + b"\n"
 

@@ -1,4 +1,4 @@
-"""`fairtest install`: make an EPyMARL checkout know `fairtest=True`, tell its state, or give every byte back."""
+"""`fairtest install`: make an EPyMARL checkout know `fairtest=True`, show its state, or restore every byte."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add_parser(commands: Any) -> None:
         "install",
         help="make an EPyMARL checkout know fairtest=True",
         description="Adds FairTest's hook and two repairs to an EPyMARL checkout, and its task settings to "
-        "src/config/envs. --uninstall gives every byte back.",
+        "src/config/envs. --uninstall restores every byte.",
         epilog="example:\n"
         "  fairtest install ~/epymarl\n"
         "  cd ~/epymarl && python src/main.py --config=iql --env-config=gymma with fairtest=True ...",
@@ -25,7 +25,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("checkout", metavar="CHECKOUT", nargs="?", help="the EPyMARL folder (default: the one in use)")
     mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--check", action="store_true", help="only tell the state; exit code 1 unless installed")
+    mode.add_argument("--check", action="store_true", help="only show the state; exit code 1 unless installed")
     mode.add_argument("--uninstall", action="store_true", help="restore the checkout")
     parser.set_defaults(func=install_checkout)
 

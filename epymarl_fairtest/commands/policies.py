@@ -1,12 +1,14 @@
 """`fairtest policies check`: are the teams in policies/ complete, and good enough to be worth testing?
 
-What a team does wrong before it has learned anything says nothing about fairness. So each team plays, as it is:
+What a team does wrong before it has learned anything says nothing about fairness. So each team is executed, and must
+show what its task calls competent (`Task.competence`):
 
-foraging        as it is tested (epsilon-greedy, 0.05: decision 012), receives at least 0.7 of what there is (rewards
-                are shares of the food, so all of it is 1), and in less than 10% of the episodes nothing at all.
-other tasks     greedily, receives more than a random team on the same seeds (99% interval of the paired difference
-                above 0), and more than it did in the first half of its training, by at least 0.2 standard deviations
-                of an episode's return.
+share       where the task knows how much there is to receive (foraging: rewards are shares of the food), executed as
+            it is tested (epsilon-greedy, 0.05: decision 012): at least 0.7 of it, and nothing at all in less than 10%
+            of the episodes.
+learning    elsewhere, executed greedily: more than a random team on the same seeds (99% interval of the paired
+            difference above 0), and more than in the first half of its training, by at least 0.2 standard deviations
+            of an episode's return.
 
 The first half is the mean of the learning curve's rows up to half of the training steps. The row before training is
 left out: every team beats it, and with it one that learned nothing in the second half would pass. The end of training
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from epymarl_fairtest.tasks.contract import Competence
     from epymarl_fairtest.team.contract import Team
 
+ORDER = 140
 FILES = ("agent.th", "policy.yaml", "learning_curve.csv", "training_pool.npz")
 COLUMNS = ["training_steps", "test_return_mean", "test_return_std"]
 MEGABYTES = 25  # all folders together
@@ -41,17 +44,14 @@ CONFIDENCE = 0.99
 CLEARLY = 0.2  # standard deviations of an episode's return: a small effect, and 4 standard errors of 500 episodes
 
 
-ORDER = 140
-
-
 @dataclass(frozen=True)
 class Gate:
-    """One thing that a team must fulfil."""
+    """One requirement, met or not; these names are those of --json."""
 
     team: str
     name: str
     passed: bool
-    told: str  # what was found, and what is needed
+    told: str  # what was found and what is required
 
 
 def add_parser(commands: Any) -> None:
@@ -93,7 +93,7 @@ def size_gate(folders: list[Path]) -> Gate:
 
 
 def team_gates(folder: Path, episodes: int) -> list[Gate]:
-    """Everything about one team. What cannot be read fails its gate, and the next team is looked at."""
+    """Everything about one team. What cannot be read fails a gate of its own, and the next team is checked."""
     from epymarl_fairtest.team.checkpoint import load_record
     from epymarl_fairtest.team.saved import saved_team
 
@@ -102,9 +102,9 @@ def team_gates(folder: Path, episodes: int) -> list[Gate]:
     gates = [Gate(team, "files", not missing, "missing: " + ", ".join(missing) if missing else ", ".join(FILES))]
     try:
         record = load_record(folder)
-        told = f"policy.yaml tells how it was trained: {record.algorithm}, {record.training_steps} steps"
-        gates.append(Gate(team, "command", bool(record.command), told if record.command else "policy.yaml has none"))
-        tested = saved_team(folder, "env")  # competent is who receives what it was trained for
+        trained = f"policy.yaml says how it was trained: {record.algorithm}, {record.training_steps} steps"
+        gates.append(Gate(team, "command", bool(record.command), trained if record.command else "policy.yaml has none"))
+        tested = saved_team(folder, "env")  # competence is judged on what the team was trained for
         wanted = tested.task.competence(tested.environment)
         if wanted.least_share is not None:
             return gates + share_gates(team, tested, wanted, episodes)
@@ -114,7 +114,7 @@ def team_gates(folder: Path, episodes: int) -> list[Gate]:
 
 
 def share_gates(name: str, team: Team, wanted: Competence, episodes: int) -> list[Gate]:
-    """Of a task that knows how much there is to receive."""
+    """For a task that knows how much there is to receive."""
     received, greedy = (team_returns(team, episodes, execution=how) for how in (wanted.execution, "greedy"))
     least, most_empty, empty = wanted.least_share or 0.0, wanted.most_empty or 0.0, float((received == 0).mean())
     return [
@@ -152,7 +152,7 @@ def learning_gates(name: str, team: Team, wanted: Competence, episodes: int, cur
 
 
 def team_returns(team: Team, episodes: int, **how: Any) -> NDArray[np.float64]:
-    """What the team received together in each of these episodes; always the same ones."""
+    """What the team received in each episode, all agents together; always the same episodes."""
     from epymarl_fairtest.core.episodes import tests_from_seeds
     from epymarl_fairtest.core.judged import totals
     from epymarl_fairtest.engine.selection import make_engine
@@ -185,7 +185,7 @@ def first_half(curve: Path) -> float:
     early = (share > 0) & (share <= 0.5)
     if header != COLUMNS or not early.any() or not np.isfinite(returns).all():
         raise FairTestError(
-            f"{str(curve)!r} is no learning curve: it needs the columns {', '.join(COLUMNS)}, finite returns, and at"
+            f"{str(curve)!r} is not a learning curve: it needs the columns {', '.join(COLUMNS)}, finite returns, and at"
             " least one test between the beginning and half of the training steps."
         )
     return float(returns[early].mean())

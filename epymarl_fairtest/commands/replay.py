@@ -1,4 +1,4 @@
-"""`fairtest replay`: failures of a finished run once more in the real environment, compared bit for bit, and drawn.
+"""`fairtest replay`: execute failures of a finished run again in the real environment, compare bit for bit, and draw.
 
 What is drawn is the replay: where it agrees, it is the failure.
 """
@@ -27,16 +27,14 @@ if TYPE_CHECKING:
     from epymarl_fairtest.settings import Settings
     from epymarl_fairtest.team.contract import Team
 
+ORDER = 70
 MOST_UNFAIR = 5  # failures, where the user names none
 Index = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
-ORDER = 70
-
-
 @dataclass(frozen=True)
 class Difference:
-    """Where two episodes part."""
+    """Where two episodes begin to differ."""
 
     step: int
     field: str  # states, length, actions or rewards
@@ -44,7 +42,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What became of one failure."""
+    """The outcome for one failure."""
 
     id: int
     index: float
@@ -68,7 +66,9 @@ def add_parser(commands: Any) -> None:
         help=f"failures: column id of failures.csv (the {MOST_UNFAIR} most unfair of different roots)",
     )  # fmt: skip
     parser.add_argument("--gif", action="store_true", help="write replay-ID.gif")
-    parser.add_argument("--png", action="store_true", help="write replay-ID.png: one still with the agents' whole ways")
+    parser.add_argument(
+        "--png", action="store_true", help="write replay-ID.png: one still with the agents' whole paths"
+    )
     parser.add_argument("--show", action="store_true", help="open the still in a viewer")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write them (RUN/report/replays)")
     parser.add_argument("--policy", type=Path, metavar="DIR", help="the team, or another one for comparison")
@@ -96,7 +96,7 @@ def replay_failures(args: Namespace) -> int:
     run = read_run(args.run, "failures.npz")
     chosen = configure(run.settings)
     index = INDICES[chosen.index]
-    failures = _meant(args.run, load_failures(args.run / "failures.npz"), args.ids, index)
+    failures = _wanted(args.run, load_failures(args.run / "failures.npz"), args.ids, index)
     team = _team(args.run, run.manifest, chosen, args.policy, failures)
     again = _executed(failures, team, chosen)
     replayed = compare(failures, again, index)
@@ -105,8 +105,8 @@ def replay_failures(args: Namespace) -> int:
     files = _draw(scenes, kinds, args.out or args.run / "report" / "replays") if kinds else []
     agree = all(one.agrees for one in replayed)
     if args.json:
-        told = {"agree": agree, "replays": [asdict(one) for one in replayed], "files": [str(file) for file in files]}
-        print(json.dumps(told))
+        replays = [asdict(one) for one in replayed]
+        print(json.dumps({"agree": agree, "replays": replays, "files": [str(file) for file in files]}))
     else:
         print("\n".join([table(replayed), *map(str, files)]))
     return 0 if agree else 1
@@ -115,7 +115,7 @@ def replay_failures(args: Namespace) -> int:
 # --- the run ------------------------------------------------------------------------------------------
 
 
-def _meant(path: Path, failures: Episodes, ids: list[int], index: Index) -> Episodes:
+def _wanted(path: Path, failures: Episodes, ids: list[int], index: Index) -> Episodes:
     """The failures with these ids, or the most unfair ones."""
     from epymarl_fairtest.core.judged import totals
     from epymarl_fairtest.report.selection import worst
@@ -202,13 +202,13 @@ def compare(failures: Episodes, again: Episodes, index: Index) -> list[Replayed]
 def first_difference(stored: Episodes, again: Episodes, row: int) -> Difference:
     """The first step at which the two, which do differ, are not the same; a state is the one before its step."""
     lengths = int(stored.length[row]), int(again.length[row])
-    found = [(min(lengths), "length")] if lengths[0] != lengths[1] else []
+    differences = [(min(lengths), "length")] if lengths[0] != lengths[1] else []
     for name in ("states", "actions", "rewards"):
         unlike = getattr(stored, name)[row] != getattr(again, name)[row]
         if unlike.any():
-            found.append((int(unlike.reshape(len(unlike), -1).any(axis=1).argmax()), name))
+            differences.append((int(unlike.reshape(len(unlike), -1).any(axis=1).argmax()), name))
     order = ("states", "length", "actions", "rewards")  # within a step, what comes first explains the rest
-    return Difference(*min(found, key=lambda one: (one[0], order.index(one[1]))))
+    return Difference(*min(differences, key=lambda one: (one[0], order.index(one[1]))))
 
 
 def table(replayed: list[Replayed]) -> str:
@@ -216,10 +216,10 @@ def table(replayed: list[Replayed]) -> str:
     rows = [("id", "index", "operator", "from step", "root seed", "agrees")]
     for one in replayed:
         now = "undefined" if one.index_now is None else f"{one.index_now:.3f}"
-        told = (
-            f"no: other {one.differs.field} from step {one.differs.step} on, index now {now}" if one.differs else "yes"
-        )
-        rows.append((str(one.id), f"{one.index:.3f}", one.operator, str(one.start_step), str(one.root_seed), told))
+        agrees = "yes"
+        if one.differs:
+            agrees = f"no: other {one.differs.field} from step {one.differs.step} on, index now {now}"
+        rows.append((str(one.id), f"{one.index:.3f}", one.operator, str(one.start_step), str(one.root_seed), agrees))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = ["  " + "  ".join([*(f"{v:>{w}}" for v, w in zip(row, widths, strict=False)), row[5]]) for row in rows]
     agree = sum(one.agrees for one in replayed)

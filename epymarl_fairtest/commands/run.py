@@ -58,7 +58,7 @@ def _begin(args: Namespace) -> int:
 
 
 def _resume(args: Namespace) -> int:
-    """The interrupted run again with its own settings: it ends as if nothing had happened."""
+    """Continue an interrupted run with its own settings: it ends as if nothing had happened."""
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.strategies import configure
     from epymarl_fairtest.team.saved import saved_team, team_folder

@@ -67,11 +67,11 @@ def runs(args: Namespace) -> int:
         if not folder.is_dir():
             raise FairTestError(f"There is no folder {str(folder)!r}; name folders that contain runs.")
     folders = args.folders or [path for path in map(Path, DEFAULT) if path.is_dir()]
-    found = listed(folders)
+    runs = listed(folders)
     if args.json:
-        print(json.dumps([asdict(run) for run in found]))
-    elif found:
-        print(table(found))
+        print(json.dumps([asdict(run) for run in runs]))
+    elif runs:
+        print(table(runs))
     else:
         print(f"No runs below {', '.join(map(str, folders))}.")
     return 0
@@ -149,15 +149,15 @@ def _read(path: Path) -> dict[str, Any]:
     return facts | {"state": FINISHED}
 
 
-def table(found: Sequence[Run]) -> str:
-    rows = [HEADER, *map(_row, found)]
+def table(runs: Sequence[Run]) -> str:
+    rows = [HEADER, *map(_row, runs)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     sides = ["<"] * 4 + [">"] * 6 + ["<"]  # numbers to the right
     lines = [
         "  ".join(f"{cell:{side}{w}}" for cell, side, w in zip(row, sides, widths, strict=True)).rstrip()
         for row in rows
     ]
-    notes = [f"  {run.path}: {note}" for run in found if (note := _note(run))]
+    notes = [f"  {run.path}: {note}" for run in runs if (note := _note(run))]
     return "\n".join([*lines, *([""] if notes else []), *notes])
 
 

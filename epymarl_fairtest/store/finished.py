@@ -85,7 +85,7 @@ class FinishedRun:
 
     @cached_property
     def random(self) -> NDArray[np.bool_]:
-        """Which executions were random: only these tell how often the team is unfair when nobody looks for it."""
+        """Which executions were random: only these show how often the team is unfair when nobody searches for it."""
         random: NDArray[np.bool_] = self.executions["random"]
         return random
 
@@ -95,11 +95,12 @@ class FinishedRun:
         return unfair & ~np.isin(self.executions["id"], self.unstable)
 
     def natural(self, theta: float | None = None) -> tuple[int, int]:
-        """How many of the random executions are unfair, of how many; where nobody received anything none is."""
+        """How many random executions are unfair (none in which nobody received anything), and how many there are."""
         if not self.random.any():
             raise FairTestError(
                 f"The run {str(self.path)!r} (method {self.summary['method']!r}) holds no random executions, so"
-                " nothing is known about the natural failure rate. Test the team with method=fairtest or method=random."
+                " nothing is known about the natural failure rate. Test the team with a method that makes some, e.g."
+                " method=random."
             )
         return int((self.unfair(theta) & self.random).sum()), int(self.random.sum())
 

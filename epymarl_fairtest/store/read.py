@@ -26,14 +26,14 @@ def refuse_missing(folder: Path) -> None:
 def refuse_other_formats(folder: Path) -> None:
     """Refuse a run folder of another format than this version's."""
     try:
-        found = json.loads((folder / "manifest.json").read_bytes())["format"]
+        number = json.loads((folder / "manifest.json").read_bytes())["format"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return  # not a run folder, or a damaged manifest: whoever reads it says so
-    if isinstance(found, int) and found != FORMAT:
-        newer = "a newer" if found > FORMAT else "an older"
+    if isinstance(number, int) and number != FORMAT:
+        newer = "a newer" if number > FORMAT else "an older"
         raise FairTestError(
-            f"{str(folder)!r} was written by {newer} FairTest (format {found}; this one reads format {FORMAT}): read it"
-            " with the version that manifest.json names, or run it again."
+            f"{str(folder)!r} was written by {newer} FairTest (format {number}; this one reads format {FORMAT}): read"
+            " it with the version that manifest.json names, or run it again."
         )
 
 

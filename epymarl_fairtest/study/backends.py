@@ -224,7 +224,7 @@ def check_workers(seen: Mapping[str, Mapping[str, Any]], place: Place) -> None:
             unseen = here["unseen"][0] if here["unseen"] else place.file
             raise FairTestError(
                 f"Worker {worker} does not see {str(unseen)!r}, or sees another one there. On a cluster --out and"
-                " --policies must lie on a filesystem that all workers share, under the same path."
+                " --policies must be on a filesystem that all workers share, under the same path."
             )
 
 

@@ -83,7 +83,7 @@ def run_job(job: Job) -> dict[str, Any]:
         if not (job.root / "study.json").is_file():
             raise FairTestError(
                 f"Host {socket.gethostname()} does not see {str(job.root / 'study.json')!r}. On a cluster --out must"
-                " lie on a filesystem that all workers share, under the same path."
+                " be on a filesystem that all workers share, under the same path."
             )
         with locked(job):
             summary = finished(job)

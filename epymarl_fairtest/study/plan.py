@@ -20,7 +20,7 @@ from typing import Any
 from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_json
-from epymarl_fairtest.settings import LARGEST, Settings
+from epymarl_fairtest.settings import FIELDS, LARGEST, Settings, flat_names
 from epymarl_fairtest.store.read import damaged, read_json
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
 from epymarl_fairtest.study.jobs import Job, load_team
@@ -130,13 +130,26 @@ class Study:
     @cached_property
     def common(self) -> Settings:
         """What all jobs share, apart from variants, allocation and seed."""
-        return configure({name: value for name, value in self.given.items() if name != "options"}, **DEFAULTS)
+        return self._chosen()
+
+    def _chosen(self, **changes: Any) -> Settings:
+        given = {name: value for name, value in self.given.items() if name != "options"}
+        return configure({**given, **changes}, **DEFAULTS)
+
+    def _flat_options(self) -> dict[str, Any]:
+        """Options of the methods that are given like any setting, e.g. the pool of the search."""
+        values: dict[str, Any] = {}
+        for method in {changes["method"] for changes in self.variants.values()}:
+            chosen = self._chosen(method=method)
+            values |= {name: chosen.options[name] for name in flat_names(strategy_of(chosen).options)}
+        return values
 
     def record(self) -> dict[str, Any]:
         """study.json."""
         varied = {name for changes in self.variants.values() for name in changes}
         aside = {*varied, "allocation", "options", "seed", "out", "progress", "workers"}
-        common = {name: value for name, value in self.common.as_dict().items() if name not in aside}
+        values = self.common.as_dict() | dict(sorted(self._flat_options().items()))
+        common = {name: value for name, value in values.items() if name not in aside}
         return {
             "format": FORMAT,
             "fairtest": __version__,
@@ -321,6 +334,10 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]
     whole = ("format", "fairtest", "study", "settings")
     left = {name: there.get(name) for name in whole} | {"policies": {name: policies[name] for name in both}}
     right = {name: here[name] for name in whole} | {"policies": {name: here["policies"][name] for name in both}}
+    if isinstance(left["settings"], dict):  # an added method brings its options along
+        for name in (left["settings"].keys() ^ right["settings"].keys()) - FIELDS.keys():
+            left["settings"].pop(name, None)
+            right["settings"].pop(name, None)
     return [*removed, *differences_of(left, right)]
 
 
