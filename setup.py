@@ -22,7 +22,7 @@ setup(
     packages=[*find_packages(include=["epymarl_fairtest", "epymarl_fairtest.*"]), *SHIPPED],
     package_dir=SHIPPED,
     package_data={
-        "epymarl_fairtest": ["tasks/tag/*.npz", "report/static/*", "report/templates/**/*.html"],
+        "epymarl_fairtest": ["py.typed", "tasks/tag/*.npz", "report/static/*", "report/templates/**/*.html"],
         **{name: ["**/*"] for name in SHIPPED},
     },
     include_package_data=False,
