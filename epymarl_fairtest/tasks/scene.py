@@ -5,7 +5,7 @@ Pure numpy; knows no drawing tool and no environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -64,17 +64,22 @@ def plane(bodies: list[Body]) -> Field:
     return Field("plane", bodies, middle - half, middle + half)
 
 
-def bodies(shape: str, at: Array, radius: float, label: str = "", *, trail: bool = False) -> list[Body]:
-    """One body per column of `at` (steps+1, bodies, 2); they never leave."""
-    always = np.ones(len(at), bool)
-    return [Body(shape, label, radius, at[:, n], always, trail=trail) for n in range(at.shape[1])]
-
-
-def agent_bodies(at: Array, radius: float, levels: list[int] | None = None) -> list[Body]:
-    """The agents under test, numbered from 1."""
+def bodies(
+    shape: str, at: Array, radius: float, label: str = "", *, levels: list[int] | None = None, trail: bool = False
+) -> list[Body]:
+    """One body per column of `at` (steps+1, bodies, 2); they never leave. Agents are numbered and have trails."""
+    always, agents = np.ones(len(at), bool), shape == AGENT
     return [
-        replace(body, label=str(n + 1), level=levels[n] if levels else None)
-        for n, body in enumerate(bodies(AGENT, at, radius, trail=True))
+        Body(
+            shape,
+            str(n + 1) if agents else label,
+            radius,
+            at[:, n],
+            always,
+            level=levels[n] if levels else None,
+            trail=trail or agents,
+        )
+        for n in range(at.shape[1])
     ]
 
 

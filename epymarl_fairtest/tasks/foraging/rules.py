@@ -16,7 +16,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.tasks.contract import Array, Competence, Kernel, Task
 from epymarl_fairtest.tasks.foraging.field import food_slots, forget
 from epymarl_fairtest.tasks.layers import set_clocks, wrappers
-from epymarl_fairtest.tasks.scene import Body, Field, agent_bodies
+from epymarl_fairtest.tasks.scene import Body, Field, bodies
 
 
 def _simulator(chain: list[Any]) -> Any | None:
@@ -240,7 +240,7 @@ class ForagingTask(Task):
         still = np.broadcast_to(places(cells), (len(states), len(cells), 2))
         foods = [Body("square", f"{cell[2]:.0f}", 0.4, still[:, n], there[:, n]) for n, cell in enumerate(cells)]
         levels = self.players(states)[0, :, 2].astype(int).tolist()
-        players = agent_bodies(places(self.players(states)), 0.4, levels)
+        players = bodies("agent", places(self.players(states)), 0.4, levels=levels)
         return Field("grid", foods + players, np.full(2, -0.5), np.array([self.cols - 0.5, self.rows - 0.5]))
 
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from epymarl_fairtest.tasks.contract import Allocation, Array, Kernel, Task, env_reward
 from epymarl_fairtest.tasks.mpe.rules import MpeTask, distance, paid_by
-from epymarl_fairtest.tasks.scene import Field, agent_bodies, bodies, plane
+from epymarl_fairtest.tasks.scene import Field, bodies, plane
 
 
 def nearest_landmark(state: Array, reward: Array) -> Array:
@@ -49,7 +49,7 @@ class SpreadTask(MpeTask):
         return SpreadTwin(env)
 
     def field(self, states: Array) -> Field:
-        agents = agent_bodies(self.positions(states), 0.15)  # sizes are the simulator's own
+        agents = bodies("agent", self.positions(states), 0.15)  # sizes are the simulator's own
         return plane([*bodies("target", self.landmarks(states), 0.05), *agents])
 
     @classmethod

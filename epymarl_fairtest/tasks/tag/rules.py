@@ -12,7 +12,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.tasks.contract import Allocation, Array, Kernel, Task, env_reward
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe.rules import MpeTask, distance, paid_by
-from epymarl_fairtest.tasks.scene import Field, agent_bodies, bodies, plane
+from epymarl_fairtest.tasks.scene import Field, bodies, plane
 
 INSTEAD = "Use env_args.key=epymarl_fairtest:mpe-tag-v0, or pretrained_wrapper=PretrainedTag with simple-tag."
 
@@ -68,7 +68,7 @@ class TagTask(MpeTask):
         return TagTwin(env, prey)
 
     def field(self, states: Array) -> Field:
-        agents = agent_bodies(self.positions(states), 0.075)  # sizes are the simulator's own
+        agents = bodies("agent", self.positions(states), 0.075)  # sizes are the simulator's own
         prey = bodies("diamond", self.everyone(states)[:, self.n_agents :, :2], 0.05, "prey", trail=True)
         return plane([*bodies("disc", self.landmarks(states), 0.2), *prey, *agents])
 
