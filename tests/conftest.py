@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import NO_CHECKOUT, Finished, Workshop, in_process_epymarl, stock_copy
+from host_jobs import JOBS, NO_CHECKOUT, Finished, Workshop, in_process_epymarl, stock_copy
 
 from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
@@ -19,11 +19,11 @@ from epymarl_fairtest.report.observer import Page
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's background are born deaf to it
     torch.set_num_threads(1)  # as FairTest does: more threads only collapse on a shared machine
-    config.addinivalue_line("markers", "jobs(*names): the training runs (support.JOBS) that a test looks at")
     Page.finished = lambda *run: None  # type: ignore[method-assign]  # drawing takes longer than most searches: see `pages`
 
 
 draw = Page.finished
+SLOW_KINDS = ("ray", "browser", "crash", "docs", "host")  # markers, each of which means slow
 SPREAD = "PYTEST_XDIST_WORKER" in os.environ
 
 
@@ -47,8 +47,14 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, stock_epymarl: object) ->
     shop.close()
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where files are spread over processes (make test), the one that waits for training goes first."""
+    """Whoever looks at a slow job is slow. Of files spread over processes the one that waits for training goes first."""
+    for item in items:
+        if any(JOBS[name].slow for mark in item.iter_markers("jobs") for name in mark.args):
+            item.add_marker("host")
+        if any(item.get_closest_marker(kind) for kind in SLOW_KINDS):
+            item.add_marker("slow")
     if SPREAD:
         items.sort(key=lambda item: item.get_closest_marker("jobs") is None)
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 import shutil
 import subprocess
+import sys
 import zlib
 from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +19,13 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from support import FAIRTEST, JOBS, PAGE, Finished
+from host_jobs import JOBS, ODD_ENVIRONMENTS, ON, PAGE, SHORT, Finished, host_arguments
+from support import FAIRTEST, random_weights, record_of
 
+from epymarl_fairtest.host import attach
+from epymarl_fairtest.host.build import QuietLogger, build_training
+from epymarl_fairtest.host.hosts import Host
+from epymarl_fairtest.host.plugin import PluginError
 from epymarl_fairtest.team.checkpoint import load_record, load_weights
 from epymarl_fairtest.team.sample import load_sample
 
@@ -35,7 +44,7 @@ FILES = {
     "manifest.json", "summary.json", "failures.npz", "failures.csv", "journal.jsonl", "policy/agent.th",
     "policy/policy.yaml", "policy/training_pool.npz", "executions.npz", "evidence.npz", "checksums.json",
 }  # fmt: skip
-FALLBACK = "FairTest found no training pool beside the checkpoint"
+FALLBACK = "FairTest found no training sample beside the checkpoint"
 ALIKE = "all receive the same"
 
 TRAINED = {
@@ -63,6 +72,9 @@ EVALUATED = {
     "epymarl/evaluate-no-pool": False,
 }
 PAIRS = ("epymarl/qmix-spread", "epymarl/qmix-foraging-parallel", "zoo/qmix-foraging")
+
+
+both_hosts = pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)
 
 
 def each(names: Any) -> Any:
@@ -142,19 +154,18 @@ def test_the_saved_team_and_pool_describe_the_training(name: str, finished: Resu
     assert any(key.startswith("agents.") for key in weights) == ("_ns" in algorithm)
     pool = load_sample(done.run / "policy" / "training_pool.npz")
     assert len(pool) > 0
-    for episode in pool:
-        steps = len(episode.actions)
-        assert 0 < steps <= record.time_limit
-        assert episode.q.shape == (steps, record.n_agents, record.n_actions)
-        assert episode.rewards.shape == (steps, record.n_agents)
-        assert ((episode.actions >= 0) & (episode.actions < record.n_actions)).all()
-        assert np.isfinite(episode.q).all()
+    assert ((pool.length > 0) & (pool.length <= record.time_limit)).all()
+    assert pool.q.shape == (pool.length.sum(), record.n_agents, record.n_actions)
+    assert pool.rewards.shape == (pool.length.sum(), record.n_agents)
+    assert np.isfinite(pool.q).all()
+    with np.load(done.run / "policy" / "training_pool.npz") as file:
+        assert set(file.files) == {"position", "length", "offered", "q", "rewards"}
 
 
 @each(["epymarl/qmix-foraging-parallel"])
 def test_the_pool_keeps_no_more_than_its_size(name: str, finished: Results) -> None:
     pool = load_sample(finished(name).run / "policy" / "training_pool.npz")
-    positions = [episode.position for episode in pool]
+    positions = pool.position.tolist()
     assert len(positions) == len(set(positions)) == 20
     assert max(positions) > 40
 
@@ -170,9 +181,9 @@ def test_the_pool_lies_beside_the_models_too(name: str, finished: Results) -> No
 def test_the_recorded_rewards_are_those_that_training_added_up(name: str, finished: Results) -> None:
     """The first training episode is logged alone: its return is the sum of what the agents were paid."""
     done = finished(name)
-    first = load_sample(done.run / "policy" / "training_pool.npz")[0]
-    assert first.position == 1
-    assert first.rewards.sum() == pytest.approx(done.statistics()["return_mean"][0][1], abs=1e-9)
+    pool = load_sample(done.run / "policy" / "training_pool.npz")
+    assert pool.position[0] == 1
+    assert pool.rewards[: pool.length[0]].sum() == pytest.approx(done.statistics()["return_mean"][0][1], abs=1e-9)
 
 
 @each(EVALUATED)
@@ -183,7 +194,7 @@ def test_a_saved_team_is_tested_without_training(name: str, finished: Results) -
     files = FILES if EVALUATED[name] else FILES - {"policy/training_pool.npz"}
     check_sacred(done, files, check_run_folder(done.run, files))
     assert (FALLBACK in done.said) != EVALUATED[name]
-    assert ("FairTest uses the training pool in" in done.said) == EVALUATED[name]
+    assert ("FairTest uses the training sample in" in done.said) == EVALUATED[name]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +277,67 @@ def test_without_fairtest_nothing_of_it_is_in_the_results(name: str, finished: R
     assert "fairtest_args are given without fairtest=True: FairTest does not test the team." in done.said
 
 
+@both_hosts
+def test_a_few_episodes_of_training_are_the_same_with_and_without_fairtest(host: Host, place: Path) -> None:
+    """The pairs above train longer, in processes of their own; this is quick enough for every day."""
+    learnt = []
+    for switched in ("fairtest=True", "fairtest=False"):
+        seed_everything()
+        args = host_arguments(host, f"--config=qmix --env-config=fairtest_mpe with {SHORT} {switched} use_rnn=True")
+        runner_class = partial(attach._runner, host.runners["episode"], host)
+        training = build_training(host, args, runner_class)  # type: ignore[arg-type]
+        before = flat(deepcopy(training.mac.agent.state_dict()))
+        for number in range(8):
+            training.episode(number)
+        learnt.append(flat(training.mac.agent.state_dict()) | {"random": torch.rand(1), "numpy": np.random.rand()})
+        assert any(not torch.equal(before[leaf], learnt[-1][leaf]) for leaf in before), "the learner never learnt"
+        training.runner.env.close()
+    on, off = learnt
+    assert on.keys() == off.keys()
+    assert all(torch.equal(torch.as_tensor(on[leaf]), torch.as_tensor(off[leaf])) for leaf in off)
+
+
+def seed_everything() -> None:
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+
+
 # --- agents that all receive the same -----------------------------------------------------------------
+
+
+class Listening(QuietLogger):
+    """Keeps what is written to the console."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+        self.console_logger = self
+
+    def warning(self, message: str) -> None:
+        self.said.append(message)
+
+    info = warning
+
+
+@pytest.mark.parametrize("host", ["epymarl"], indirect=True)
+@pytest.mark.parametrize(
+    ("changes", "allocation"),
+    [
+        ("env_args.key=pz-mpe-simple-spread-v3", "nearest_landmark"),
+        ("env_args.key=pz-mpe-simple-tag-v3 env_args.pretrained_wrapper=PretrainedTag", "prey_distance"),
+        ("env_args.key=pz-mpe-simple-spread-v3 fairtest_args.allocation=nearest_landmark", None),
+    ],
+)
+def test_a_reward_that_is_the_same_for_all_is_told_by_the_runner_that_is_made_before_training(
+    changes: str, allocation: str | None, host: Host, place: Path
+) -> None:
+    logger = Listening()
+    command = f"--config=iql --env-config=gymma with {ON} {SHORT} env_args.time_limit=25 {changes}"
+    runner_of(host, command, logger).env.close()
+    warned = [message for message in logger.said if ALIKE in message]
+    assert len(warned) == (allocation is not None)
+    assert all(f"fairtest_args.allocation={allocation}" in message for message in warned)
 
 
 @pytest.mark.parametrize(
@@ -301,42 +372,87 @@ def test_an_allocation_that_differs_between_agents_is_not_warned_about(name: str
 
 # --- bad input ----------------------------------------------------------------------------------------
 
-REFUSED = {  # job -> what the message must hold
-    "zoo/unknown": ["fairtest_args.buget is not a setting", "Did you mean budget?"],
-    "zoo/switch": ["fairtest='false'", "True or False"],
-    "zoo/theta": ["fairtest_args.theta=1.5", "a number in (0, 1]"],
-    "zoo/budget": ["fairtest_args.budget=-5", "a whole number of at least 1"],
-    "zoo/mappo": ["'mappo' learns no Q-values", "f3", "abstraction", "qmix"],
-    "epymarl/single": ["'CartPole-v1' has a single agent"],
-    "zoo/scalar": ["pays one reward for the whole team", "one reward per agent"],
-    "zoo/continuous": ["'lbforaging_odd:Continuous-v0' has continuous actions", "discrete"],
-    "zoo/exists": ["The run folder 'taken' already exists", "Choose another fairtest_args.out"],
-    "zoo/below-a-file": ["FairTest cannot write to", "'plain/run'", "Choose another fairtest_args.out"],
-    "zoo/no-checkpoint": ["checkpoint_path='nowhere'", "does not exist"],
-    "zoo/torn-checkpoint": ["agent.th' is not a readable checkpoint"],
-    "epymarl/other-size": ["fc1.weight has shape", "fc2.weight has shape", "fc2.bias has shape"],
+OURS = f"--config=iql --env-config=fairtest_mpe with {ON} {SHORT}"
+SAVED = f"{OURS} evaluate=True checkpoint_path="
+ODD = f"--config=iql --env-config=gymma with {ON} {SHORT} env_args.time_limit=5 env_args.key="
+REFUSED = {  # command -> what the message must hold
+    f"{OURS} fairtest_args.buget=5": ["fairtest_args.buget is not a setting", "Did you mean budget?"],
+    f"{OURS} fairtest=false": ["fairtest='false'", "True or False"],
+    f"{OURS} fairtest_args.theta=1.5": ["fairtest_args.theta=1.5", "a number in (0, 1]"],
+    f"{OURS} fairtest_args.budget=-5": ["fairtest_args.budget=-5", "a whole number of at least 1"],
+    OURS.replace("iql", "mappo"): ["'mappo' learns no Q-values", "f3", "abstraction", "qmix"],
+    f"{ODD}CartPole-v1": ["'CartPole-v1' has a single agent"],
+    f"{ODD}lbforaging_odd:Scalar-v0": ["pays one reward for the whole team", "one reward per agent"],
+    f"{ODD}lbforaging_odd:Continuous-v0": ["'lbforaging_odd:Continuous-v0' has continuous actions", "discrete"],
+    f"{OURS} fairtest_args.out=taken": ["The run folder 'taken' already exists", "Choose another fairtest_args.out"],
+    f"{OURS} fairtest_args.out=plain/run": [
+        "FairTest cannot write to",
+        "'plain/run'",
+        "Choose another fairtest_args.out",
+    ],
+    f"{SAVED}nowhere": ["checkpoint_path='nowhere'", "does not exist"],
+    f"{SAVED}torn": ["agent.th' is not a readable checkpoint"],
+    f"{SAVED}larger hidden_dim=32": ["fc1.weight has shape", "fc2.weight has shape", "fc2.bias has shape"],
 }
 
 
-@each(REFUSED)
-def test_bad_input_is_refused_before_training_in_one_message(name: str, finished: Results) -> None:
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which a host is started: odd environments, a folder and a file of the user's, saved teams."""
+    for name, text in {
+        "lbforaging_odd.py": ODD_ENVIRONMENTS,
+        "taken/mine.txt": "mine",
+        "plain": "mine",
+        "torn/100/agent.th": "PK\x03\x04 and then nothing",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "larger" / "100").mkdir(parents=True)
+    torch.save(random_weights(record_of("foraging", "mlp")), tmp_path / "larger" / "100" / "agent.th")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "lbforaging_odd", raising=False)
+    return tmp_path
+
+
+def bytes_in(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.suffix != ".pyc"}
+
+
+def runner_of(host: Host, command: str, logger: Any) -> Any:
+    """The host's own way to its runner, once sacred has read the command."""
+    return attach._runner(host.runners["episode"], host, args=host_arguments(host, command), logger=logger)
+
+
+@both_hosts
+@pytest.mark.parametrize("command", REFUSED, ids=lambda command: command.split()[-1])
+def test_bad_input_is_refused_before_training_in_one_message(command: str, host: Host, place: Path) -> None:
+    before = bytes_in(place)
+    with pytest.raises(PluginError) as refusal:
+        runner_of(host, command, QuietLogger())
+    for part in REFUSED[command]:
+        assert part in str(refusal.value)
+    assert str(refusal.value).count(REFUSED[command][0]) == 1
+    assert not refusal.value.print_traceback, "sacred would show our own lines to the user"
+    assert bytes_in(place) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        pytest.param(name, REFUSED[command], marks=pytest.mark.jobs(name))
+        for name, command in [("zoo/unknown", f"{OURS} fairtest_args.buget=5"), ("epymarl/single", f"{ODD}CartPole-v1")]
+    ],
+)
+def test_a_host_ends_with_that_message_alone(name: str, parts: list[str], finished: Results) -> None:
     done = finished(name)
     assert done.code != 0
-    for part in REFUSED[name]:
+    for part in parts:
         assert part in done.said
-    assert done.said.count(REFUSED[name][0]) == 1
+    assert done.said.count(parts[0]) == 1
     assert "Traceback" not in done.output
     assert "Beginning training" not in done.said
     assert not done.run_folders()
-    for file, text in JOBS[name].files.items():
-        assert (done.folder / file).read_text() == text
-
-
-@each(["zoo/exists", "zoo/below-a-file"])
-def test_a_refused_run_folder_stays_as_it_was(name: str, finished: Results) -> None:
-    done = finished(name)
-    left = {str(p.relative_to(done.folder)) for p in done.folder.rglob("*") if p.is_file() and "results" not in p.parts}
-    assert left - {"lbforaging_odd.py"} == set(JOBS[name].files)
 
 
 @each(["zoo/typo", "epymarl/typo"])
@@ -388,7 +504,7 @@ def test_ctrl_c_after_training_says_what_was_found_and_how_to_go_on_and_that_wor
 ) -> None:
     done = finished(name)
     assert done.code != 0
-    assert "40 that were executed (budget 60). Go on with:" in done.said
+    assert "40 that were executed (budget 60). Resume with:" in done.said
     assert json.loads((done.sacred / "run.json").read_text())["status"] == "INTERRUPTED"
     run = tmp_path / "run"
     shutil.copytree(done.run, run)

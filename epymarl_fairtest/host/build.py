@@ -75,7 +75,8 @@ def configuration(host: Host, algorithm: str, env_config: str, changes: Mapping[
     root = Path(importlib.import_module(f"{host.prefix}runners").__file__ or "").parent.parent / "config"
     config: dict[str, Any] = _yaml(root / "default.yaml")
     _merge(config, _yaml(root / "envs" / "gymma.yaml"))
-    _merge(config, _yaml(shipped("config") / "envs" / f"{env_config}.yaml"))
+    if env_config != "gymma":
+        _merge(config, _yaml(shipped("config") / "envs" / f"{env_config}.yaml"))
     _merge(config, _yaml(root / "algs" / f"{algorithm}.yaml"))
     _merge(config, {"seed": 1, "use_cuda": False, "unique_token": "in-process", "fairtest": False, **changes})
     config["env_args"] = {"seed": config["seed"], **config["env_args"]}
