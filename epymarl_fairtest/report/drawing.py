@@ -63,8 +63,7 @@ def colour(agent: int) -> str:
 
 def worse_off(received: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Who ends nearer to the least that anyone received than to the most; nobody where all received the same."""
-    worse: NDArray[np.bool_] = received - received.min() < received.max() - received
-    return worse
+    return received - received.min() < received.max() - received
 
 
 class _Painter:
