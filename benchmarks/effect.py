@@ -40,7 +40,8 @@ def run(policy: Path, variant: str, seed: int, out: Path) -> dict[str, Any]:
         assignments = [f"--set={name}={json.dumps(value)}" for name, value in values.items()]
         command = ["run", f"--policy={policy}", f"--seed={seed}", f"--out={folder}", *assignments]
         subprocess.run([sys.executable, "-m", "epymarl_fairtest", *command], check=True, stdout=subprocess.DEVNULL)
-    return json.loads((folder / "summary.json").read_text())
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary
 
 
 def main() -> None:

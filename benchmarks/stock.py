@@ -12,7 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Tuple
 
-from epymarl_fairtest.tasks.mpe.environment import FOREVER, scenario_module
+from epymarl_fairtest.tasks.mpe.environment import FOREVER
+from epymarl_fairtest.tasks.mpe.rules import scenario_module
 from epymarl_fairtest.tasks.tag.prey import Prey
 
 KEYS = {

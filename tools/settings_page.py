@@ -13,6 +13,7 @@ import argparse
 import difflib
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import Field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,10 @@ from epymarl_fairtest.strategies import STRATEGIES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
 OWN_OPTION = ("preset", "method", "budget", "seed", "out")  # those of `fairtest run` beside --set
-CHOICES = {"preset": presets, "method": lambda: list(STRATEGIES)}  # their rule is text; these are checked by name
+CHOICES: dict[str, Callable[[], list[str]]] = {  # their rule is text; these are checked by name
+    "preset": presets,
+    "method": lambda: list(STRATEGIES),
+}
 SHOWN: dict[str, Any] = {
     "preset": "paper", "method": "random", "allocation": "prey_distance", "theta": 0.7, "budget": 5000,
     "accounting": "paper", "execution": "softmax", "epsilon": 0.1, "rounds": 2, "generations": 5, "select_ratio": 0.05,

@@ -116,7 +116,8 @@ class Trajectories:
         gaps = self._paths[: len(self)][rows] - _waiting(path, self._paths.shape[1])
         apart = np.sqrt((gaps * gaps).sum(axis=-1)).mean(axis=-1)
         until = np.maximum(np.array(self._lengths)[rows], len(path))
-        return np.cumsum(apart, axis=1, dtype=np.float64)[np.arange(len(until)), until - 1] / until
+        mean: NDArray[np.float64] = np.cumsum(apart, axis=1, dtype=np.float64)[np.arange(len(until)), until - 1] / until
+        return mean
 
     def any_within(self, path: NDArray[np.float32], distance: float) -> bool:
         """Is `path` at most `distance` from one of them?
@@ -160,4 +161,5 @@ def _block_means(paths: NDArray[np.float32]) -> NDArray[np.float32]:
     """Of every BLOCK steps (..., steps, agents, 2); what does not fill a block is left out."""
     count, steps, agents, two = paths.shape
     blocks = steps // BLOCK
-    return paths[:, : blocks * BLOCK].reshape(count, blocks, BLOCK, agents, two).mean(axis=2)
+    means: NDArray[np.float32] = paths[:, : blocks * BLOCK].reshape(count, blocks, BLOCK, agents, two).mean(axis=2)
+    return means

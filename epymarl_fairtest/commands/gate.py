@@ -267,7 +267,8 @@ def junit(run: FinishedRun, judgements: list[Judgement], seconds: float) -> byte
             failure = {"message": printable(j.told), "type": "fairness"}
             ElementTree.SubElement(case, "failure", failure).text = printable(j.told)
     ElementTree.indent(suites)
-    return ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True) + b"\n"
+    text: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
 
 
 def printable(text: str) -> str:

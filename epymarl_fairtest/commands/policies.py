@@ -161,7 +161,8 @@ def team_returns(team: Team, episodes: int, **how: Any) -> NDArray[np.float64]:
     engine = make_engine(team, configure(how), warn)
     seeds = np.arange(episodes)
     tests = tests_from_seeds(seeds, seeds.astype(np.uint64), team.task.state_size)
-    return totals(engine.execute(tests).rewards).sum(axis=-1)
+    returns: NDArray[np.float64] = totals(engine.execute(tests).rewards).sum(axis=-1)
+    return returns
 
 
 def interval(differences: NDArray[np.float64]) -> tuple[float, float]:

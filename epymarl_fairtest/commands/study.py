@@ -224,7 +224,7 @@ def _progress(total: int, done: int, wanted: bool) -> Iterator[Any]:
 
 def _outcome(result: dict[str, Any]) -> str:
     if "error" in result:
-        return "FAILED: " + result["error"].strip().splitlines()[-1]
+        return f"FAILED: {result['error'].strip().splitlines()[-1]}"
     summary = result["summary"]
     failures = f"{summary['failures']} failures, " if "failures" in summary else ""
     return f"{failures}{summary['wall_seconds']:.1f} s"

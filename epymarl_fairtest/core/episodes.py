@@ -44,7 +44,8 @@ class Episodes:
 
     @property
     def limit(self) -> int:
-        return self.actions.shape[1]
+        steps: int = self.actions.shape[1]
+        return steps
 
     @property
     def running(self) -> NDArray[np.bool_]:
@@ -116,7 +117,8 @@ class Tests:
 
     @property
     def from_seed(self) -> NDArray[np.bool_]:
-        return np.isnan(self.start_state).any(axis=1) | (self.start_state.shape[1] == 0)
+        fresh: NDArray[np.bool_] = np.isnan(self.start_state).any(axis=1) | (self.start_state.shape[1] == 0)
+        return fresh
 
     def take(self, rows: Any) -> Tests:
         values = {f.name: getattr(self, f.name) for f in fields(self)}

@@ -39,7 +39,8 @@ def weights(
     if reading != "q":
         return values.astype(np.float64)
     scaled = np.where(available, values.astype(np.float64) / temperature, -np.inf)
-    return np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    weight: Array = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    return weight
 
 
 def ranges(q: NDArray[np.float32], available: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -58,4 +59,5 @@ def scaled_temperature(q: NDArray[np.float32], available: NDArray[np.bool_]) -> 
 
 def greedy(values: NDArray[np.float32], available: NDArray[np.bool_]) -> NDArray[np.int16]:
     """The best action that each agent has; of equal ones the first."""
-    return np.where(available, values, -np.inf).argmax(axis=-1).astype(np.int16)
+    best: NDArray[np.int16] = np.where(available, values, -np.inf).argmax(axis=-1).astype(np.int16)
+    return best

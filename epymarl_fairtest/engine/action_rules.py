@@ -39,4 +39,5 @@ def _inverse_cdf(probability: NDArray[np.float64], u: NDArray[np.float64]) -> ND
     """The action whose slice of [0, 1) holds u; never one of probability 0."""
     edges = np.cumsum(probability, axis=-1)
     edges /= edges[..., -1:]
-    return (u[..., None] >= edges).sum(axis=-1).astype(np.int16)
+    action: NDArray[np.int16] = (u[..., None] >= edges).sum(axis=-1).astype(np.int16)
+    return action

@@ -10,7 +10,8 @@ from epymarl_fairtest.engine.contract import ActionRule
 def slices(rule: ActionRule) -> NDArray[np.float64]:
     """Upper edges of the slices of [0, 1) that random actions have, (agents, actions)."""
     edges = np.cumsum(rule.available / rule.available.sum(axis=-1, keepdims=True), axis=-1)
-    return edges / edges[..., -1:]
+    upper: NDArray[np.float64] = edges / edges[..., -1:]
+    return upper
 
 
 @njit(cache=True, nogil=True)

@@ -122,7 +122,8 @@ def build_training(host: Host, args: Any, runner_class: type | None = None) -> T
 
 
 def _yaml(path: Path) -> dict[str, Any]:
-    return yaml.safe_load(path.read_text())
+    values: dict[str, Any] = yaml.safe_load(path.read_text())
+    return values
 
 
 def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:

@@ -19,11 +19,13 @@ class Host:
 
     @property
     def runners(self) -> dict[str, Any]:
-        return importlib.import_module(f"{self.prefix}runners").REGISTRY
+        registry: dict[str, Any] = importlib.import_module(f"{self.prefix}runners").REGISTRY
+        return registry
 
     @property
     def environments(self) -> dict[str, Any]:
-        return importlib.import_module(f"{self.prefix}envs").REGISTRY
+        registry: dict[str, Any] = importlib.import_module(f"{self.prefix}envs").REGISTRY
+        return registry
 
     def environment_arguments(self, args: Any) -> dict[str, Any]:
         """What the host's runner makes one environment with."""
@@ -54,11 +56,11 @@ class Epymarl(Host):
 
     def results_folder(self, args: Any) -> Path:
         # The host's token has a space and colons in it; a folder to be typed should not.
-        token = args.unique_token.replace(" ", "_").replace(":", "-")
+        token: str = args.unique_token.replace(" ", "_").replace(":", "-")
         return Path(args.local_results_path) / "fairtest" / token
 
     def models_folder(self, args: Any) -> Path:
-        return Path(args.local_results_path) / "models" / args.unique_token
+        return Path(args.local_results_path) / "models" / str(args.unique_token)
 
     @staticmethod
     def ended(result: tuple[Any, ...]) -> bool:

@@ -62,7 +62,7 @@ class PluginError(SacredError):
     """A FairTestError as sacred prints it: the message alone."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, print_traceback=False)
+        super().__init__(message, print_traceback=False)  # type: ignore[no-untyped-call]
 
 
 @contextmanager

@@ -49,8 +49,8 @@ class Tap:
 def insert_tap(wrapper: Any, allocation: str) -> Tap:
     """Put a tap into a host's wrapper."""
     task = task_for(wrapper._env)
-    wrapper._env = Tap(wrapper._env, task, resolve_allocation(task, allocation))
-    return wrapper._env
+    wrapper._env = tap = Tap(wrapper._env, task, resolve_allocation(task, allocation))
+    return tap
 
 
 class TappedFactory:

@@ -28,7 +28,8 @@ Array = NDArray[np.float64]
 
 def ratio(top: Array, bottom: Array, otherwise: float) -> Array:
     """top / bottom, and `otherwise` where bottom is 0."""
-    return np.divide(top, bottom, out=np.full(np.broadcast(top, bottom).shape, otherwise), where=bottom > 0)
+    quotient: Array = np.divide(top, bottom, out=np.full(np.broadcast(top, bottom).shape, otherwise), where=bottom > 0)
+    return quotient
 
 
 def share(x: Array) -> Array:

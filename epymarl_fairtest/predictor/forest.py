@@ -42,7 +42,8 @@ class Predictor:
         if self.forest is None or not len(traces):
             return np.full(len(traces), self.constant)
         matrix = features(traces, self.abstraction, self.scale, self.buckets)[:, self.columns]
-        return self.forest.predict_proba(matrix)[:, list(self.forest.classes_).index(True)]
+        fair: NDArray[np.float64] = self.forest.predict_proba(matrix)[:, list(self.forest.classes_).index(True)]
+        return fair
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -143,7 +144,9 @@ def roc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> NDArray[np.f
     if not len(known):
         return np.empty((0, 2))
     false_alarms, alarms, _ = roc_curve(~known, -votes)
-    return np.stack([false_alarms, alarms], axis=1)[np.unique(np.linspace(0, len(alarms) - 1, CURVE).astype(int))]
+    shown = np.unique(np.linspace(0, len(alarms) - 1, CURVE).astype(int))
+    points: NDArray[np.float64] = np.stack([false_alarms, alarms], axis=1)[shown]
+    return points
 
 
 def _out_of_bag(

@@ -80,4 +80,5 @@ def _distances(task: Task, failures: Episodes, rows: NDArray[np.int64]) -> NDArr
     for path in paths:
         kept.add(path)
     apart = np.array([kept.distances(path) for path in paths])
-    return np.maximum(apart, apart.T)  # the two directions may round differently
+    either: NDArray[np.float64] = np.maximum(apart, apart.T)  # the two directions may round differently
+    return either

@@ -49,7 +49,8 @@ class FinishedRun:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return self.manifest["settings"]
+        settings: dict[str, Any] = self.manifest["settings"]
+        return settings
 
     @property
     def theta(self) -> float:

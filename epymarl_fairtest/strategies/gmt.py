@@ -112,7 +112,8 @@ class Visits:
         ranked = self._cells[order]
         visits = np.empty_like(order)
         visits[order] = 1 + np.arange(len(order)) - np.searchsorted(ranked, ranked)
-        return np.exp(1.0 - visits[len(order) - len(cells) :])
+        novelty: Array = np.exp(1.0 - visits[len(order) - len(cells) :])
+        return novelty
 
 
 def propose(model: Diffusion, context: Context, generator: np.random.Generator) -> Tests:

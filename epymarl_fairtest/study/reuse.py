@@ -93,7 +93,10 @@ def _what_is_run(version: str | None, study: str | None, team: Mapping[str, Any]
         if settings.get("theta") != "auto":  # only strict accounting charges the executions that calibrate it
             unread |= {"accounting"}
     read = {name: value for name, value in settings.items() if name not in unread}
-    return json.loads(json.dumps({"fairtest": version, "team": team, "settings": read | {"method": method}}))
+    key: dict[str, Any] = json.loads(
+        json.dumps({"fairtest": version, "team": team, "settings": read | {"method": method}})
+    )
+    return key
 
 
 def _charged_differently(strategy: Strategy) -> bool:

@@ -143,7 +143,8 @@ class Task(ABC):
         return digit @ (bins ** np.arange(digit.shape[-1], dtype=np.int64))
 
     def cell_count(self, bins: int) -> int:
-        return bins ** (2 * self.n_agents)
+        count: int = bins ** (2 * self.n_agents)
+        return count
 
     def features(self, starts: Array) -> Array:
         """What is worth knowing of initial states (B, state_size) to predict what becomes of them (B, F)."""

@@ -43,7 +43,8 @@ def tests_again(failures: Episodes, look: Callable[[Episodes], Episodes], *, res
 def agrees(a: Episodes, b: Episodes) -> NDArray[np.bool_]:
     """Which rows are the same, bit for bit?"""
     same = [(getattr(a, name) == getattr(b, name)).reshape(len(a), -1).all(axis=1) for name in COMPARED]
-    return np.logical_and.reduce(same)
+    alike: NDArray[np.bool_] = np.logical_and.reduce(same)
+    return alike
 
 
 def replay_sentence(summary: Mapping[str, Any]) -> str:

@@ -38,9 +38,11 @@ def scaled(x: Array) -> Array:
     """No index changes with scale; dividing by the largest keeps squares and sums finite and above zero."""
     x = np.asarray(x, dtype=np.float64)
     largest = np.abs(x).max(axis=-1, keepdims=True)
-    return np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
+    shares: Array = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
+    return shares
 
 
 def ratio(top: Array, bottom: Array) -> Array:
     """NaN where there is nothing to divide by."""
-    return np.divide(top, bottom, out=np.full(bottom.shape, np.nan), where=bottom > 0)
+    quotient: Array = np.divide(top, bottom, out=np.full(bottom.shape, np.nan), where=bottom > 0)
+    return quotient

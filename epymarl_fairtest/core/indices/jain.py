@@ -9,7 +9,8 @@ def jfi(x: Array) -> Array:
     """Over the last axis; NaN where nobody received anything."""
     x = scaled(x)
     squares = x.shape[-1] * (x * x).sum(axis=-1)
-    return np.divide(x.sum(axis=-1) ** 2, squares, out=np.full_like(squares, np.nan), where=squares > 0)
+    index: Array = np.divide(x.sum(axis=-1) ** 2, squares, out=np.full_like(squares, np.nan), where=squares > 0)
+    return index
 
 
 INDEX = Index("jfi", "Jain's index", jfi, lowest=lambda agents: 1 / agents, order=1)

@@ -12,7 +12,8 @@ Rows = NDArray[np.int64]
 
 def front(scores: Scores) -> NDArray[np.bool_]:
     """Which rows no other row dominates (Eq. paretofront); equal rows do not dominate each other."""
-    return moocore.is_nondominated(finite(scores), keep_weakly=True)
+    best: NDArray[np.bool_] = moocore.is_nondominated(finite(scores), keep_weakly=True)
+    return best
 
 
 def ranks(scores: Scores) -> NDArray[np.int64]:

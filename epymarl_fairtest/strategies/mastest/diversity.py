@@ -37,12 +37,14 @@ class Diversity:
         """Per agent the distance to the nearest initial episode, then the mean over agents (B,)."""
         new = paths(self._task, episodes)
         longer = np.maximum(episodes.length[:, None], self._length)
-        return (hamming(new[:, None], self._paths) / longer[..., None]).min(axis=1).mean(axis=1)
+        nearest: Array = (hamming(new[:, None], self._paths) / longer[..., None]).min(axis=1).mean(axis=1)
+        return nearest
 
     def team(self, episodes: Episodes) -> Array:
         """The mean distance to the initial episodes' graphs, in units of their distances from each other (B,)."""
         distance = wasserstein(graphs(self._task, episodes)[:, None], self._graphs)
-        return distance.mean(axis=(1, 2)) / self._usual
+        mean: Array = distance.mean(axis=(1, 2)) / self._usual
+        return mean
 
 
 def paths(task: Task, episodes: Episodes) -> Array:
@@ -57,7 +59,8 @@ def hamming(a: Array, b: Array) -> NDArray[np.int64]:
 
     A step that only one of them has is one of them: infinite there, and not in the other.
     """
-    return (a != b).any(axis=-1).sum(axis=-2)
+    steps: NDArray[np.int64] = (a != b).any(axis=-1).sum(axis=-2)
+    return steps
 
 
 def graphs(task: Task, episodes: Episodes) -> Array:
@@ -73,7 +76,8 @@ def weisfeiler_lehman(nodes: Array) -> Array:
     distance = np.sqrt(((at[..., :, None, :] - at[..., None, :, :]) ** 2).sum(axis=-1))
     weight = 1 / np.maximum(distance, NEAREST)
     weight *= 1 - np.eye(nodes.shape[-2])
-    return nodes + np.einsum("...ij,...jk->...ik", weight, nodes)
+    embedded: Array = nodes + np.einsum("...ij,...jk->...ik", weight, nodes)
+    return embedded
 
 
 def wasserstein(a: Array, b: Array) -> Array:
@@ -86,7 +90,8 @@ def _best_permutation(cost: Array) -> Array:
     """Between evenly weighted sets of one size some permutation is an optimal transport (Birkhoff)."""
     agents = cost.shape[-1]
     goals = np.array(list(permutations(range(agents))))
-    return cost[..., np.arange(agents), goals].sum(axis=-1).min(axis=-1) / agents
+    least: Array = cost[..., np.arange(agents), goals].sum(axis=-1).min(axis=-1) / agents
+    return least
 
 
 def _transport(cost: Array) -> Array:

@@ -143,14 +143,17 @@ class Cells:
         self.runs = np.zeros((BINS**DIMENSIONS, 2), np.int64)
 
     def _projected(self, obs: NDArray[np.float32]) -> Array:
-        return np.einsum("...d,dk->...k", obs.astype(np.float64), self._projection)  # no BLAS: the same everywhere
+        # no BLAS: the same everywhere
+        projected: Array = np.einsum("...d,dk->...k", obs.astype(np.float64), self._projection)
+        return projected
 
     def of(self, episodes: Episodes) -> NDArray[np.int16]:
         """The cell of what each agent saw before each step (B, T, N); -1 after the end."""
         digit = ((self._projected(episodes.obs) - self._low) / self._width).astype(np.int64)
         cell = np.clip(digit, 0, BINS - 1) @ BINS ** np.arange(DIMENSIONS)
         cell[~episodes.running] = -1
-        return cell.astype(np.int16)
+        cells: NDArray[np.int16] = cell.astype(np.int16)
+        return cells
 
     def critical(self, count: int, generator: np.random.Generator) -> Rows:
         """The cells with the highest gain, ties in random order."""
@@ -196,4 +199,5 @@ def random_actions(
     """For each agent (last axis of the shape) one of its actions, all with equal probability."""
     first = np.argsort(~available, axis=1, kind="stable")  # the actions that exist, then those that do not
     which = (generator.random(shape) * available.sum(axis=1)).astype(np.int64)
-    return first[np.arange(len(available)), which].astype(np.int16)
+    chosen: NDArray[np.int16] = first[np.arange(len(available)), which].astype(np.int16)
+    return chosen

@@ -54,7 +54,8 @@ def join(*parts: Population) -> Population:
 
 def explorations(episodes: Episodes, available: Bools) -> Bools:
     """Where the team, free to choose, did not choose greedily."""
-    return (episodes.actions != greedy(episodes.q, available)) & episodes.running[..., None]
+    explored: Bools = (episodes.actions != greedy(episodes.q, available)) & episodes.running[..., None]
+    return explored
 
 
 def forced_actions(records: Population, available: Bools) -> NDArray[np.int16]:
@@ -74,7 +75,8 @@ def tournament(scores: Scores, count: int, size: int, rng: np.random.Generator) 
     values = scores[groups]
     one, other = values[:, :, None], values[:, None, :]
     dominates = np.all(one <= other, axis=-1) & np.any(one < other, axis=-1)
-    return groups[np.arange(count), dominates.any(axis=1).argmin(axis=1)]
+    winners: Rows = groups[np.arange(count), dominates.any(axis=1).argmin(axis=1)]
+    return winners
 
 
 def point(first: int, last: NDArray[np.integer], rng: np.random.Generator) -> Rows:
@@ -147,4 +149,5 @@ def excused_in(mutants: Episodes, parents: Population, at: Rows, available: Bool
     t = np.arange(mutants.limit)[:, None]
     followed = (t < at[:, None, None]) & (forced_actions(parents, available) >= 0)
     excused = np.where(followed, parents.excused, explorations(mutants, available))
-    return (excused | (t == at[:, None, None])) & mutants.running[..., None]
+    kept: Bools = (excused | (t == at[:, None, None])) & mutants.running[..., None]
+    return kept

@@ -84,7 +84,8 @@ def next_word(stream: NDArray[np.uint64]) -> np.uint64:
     _advance(stream)
     value = stream[0] ^ stream[1]
     rotation = stream[0] >> np.uint64(58)
-    return (value >> rotation) | (value << ((np.uint64(64) - rotation) & np.uint64(63)))
+    word: np.uint64 = (value >> rotation) | (value << ((np.uint64(64) - rotation) & np.uint64(63)))
+    return word
 
 
 @njit(cache=True, nogil=True)
@@ -97,7 +98,8 @@ def _next_half(stream: NDArray[np.uint64]) -> np.uint64:
     """32 random bits; numpy hands out the low half of a word first and keeps the high one."""
     if stream[5]:
         stream[5] = np.uint64(0)
-        return stream[4]
+        kept: np.uint64 = stream[4]
+        return kept
     word = next_word(stream)
     stream[4], stream[5] = word >> np.uint64(32), np.uint64(1)
     return word & np.uint64(0xFFFFFFFF)

@@ -157,7 +157,8 @@ class MpeTask(Task):
         centres = centres[..., self._collides, :]
         first, second = np.triu_indices(centres.shape[-2], k=1)
         between = distance(centres[..., first, :], centres[..., second, :])
-        return np.less(between.min(axis=-1, initial=np.inf), CLOSEST)
+        touching: NDArray[np.bool_] = np.less(between.min(axis=-1, initial=np.inf), CLOSEST)
+        return touching
 
 
 def paid_by(env: Any, allocation: str) -> str | None:

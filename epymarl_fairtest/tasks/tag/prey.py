@@ -42,7 +42,8 @@ def to_grid(weights: np.ndarray) -> np.ndarray:
 
 
 def _snap(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    return np.rint(np.clip(values, low, high) * VALUE_SCALE) / VALUE_SCALE
+    snapped: np.ndarray = np.rint(np.clip(values, low, high) * VALUE_SCALE) / VALUE_SCALE
+    return snapped
 
 
 class Prey:
@@ -97,11 +98,13 @@ class Prey:
         x = _snap(x, -INPUT_BOUND, INPUT_BOUND)
         h = _snap(x @ self.w1 + self.b1, 0.0, HIDDEN_BOUND)
         h = _snap(h @ self.w2 + self.b2, 0.0, HIDDEN_BOUND)
-        return h @ self.w3 + self.b3 + 0.0
+        scores: np.ndarray = h @ self.w3 + self.b3 + 0.0
+        return scores
 
     def actions(self, observations: np.ndarray) -> np.ndarray:
         """One action per row of observations [B, 14]; ties go to the lowest action."""
-        return np.argmax(self.logits(observations), axis=1).astype(np.int64)
+        best: np.ndarray = np.argmax(self.logits(observations), axis=1).astype(np.int64)
+        return best
 
     def act(self, observation: np.ndarray) -> int:
         """The action for one world: velocity, position, obstacles, predators as the scenario gives them."""

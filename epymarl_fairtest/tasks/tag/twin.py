@@ -50,7 +50,8 @@ def _observe(states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32
 
 @njit(cache=True, nogil=True)
 def _snap(value: float, low: float, high: float) -> float:
-    return np.rint(min(max(value, low), high) * VALUE_SCALE) / VALUE_SCALE
+    snapped: float = np.rint(min(max(value, low), high) * VALUE_SCALE) / VALUE_SCALE
+    return snapped
 
 
 @njit(cache=True, nogil=True)
