@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.tasks import TASKS
 from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.tasks.generic.rules import Unplaced
-from epymarl_fairtest.team.places import team_places
+from epymarl_fairtest.team.places import environment_arguments
 
 
 def task_of(path: Path, manifest: Mapping[str, Any], failures: Episodes) -> Task:
@@ -25,22 +24,12 @@ def task_of(path: Path, manifest: Mapping[str, Any], failures: Episodes) -> Task
     known = TASKS.get(str(manifest.get("task")))
     if known is not None:
         try:
-            task = known.rebuilt(agents, str(manifest.get("key", "")), _arguments(path, manifest))
+            task = known.rebuilt(agents, str(manifest.get("key", "")), environment_arguments(path, manifest))
         except Exception:  # arguments of a stranger's file, in whatever way an environment refuses them
             task = None
         if task is not None and _fits(task, failures):
             return task
     return Unplaced(agents, size)
-
-
-def _arguments(path: Path, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of the environment: from the manifest, else from the team's policy.yaml, which is there without weights, too."""
-    given = manifest.get("env_args")
-    for folder in team_places(path, manifest):
-        if given is None and (folder / "policy.yaml").is_file():
-            record = yaml.safe_load((folder / "policy.yaml").read_text())
-            given = record.get("env_args") if isinstance(record, dict) else None
-    return given if isinstance(given, Mapping) else {}
 
 
 def _fits(task: Task, failures: Episodes) -> bool:
