@@ -289,7 +289,7 @@ def test_a_few_episodes_of_training_are_the_same_with_and_without_fairtest(host:
         before = flat(deepcopy(training.mac.agent.state_dict()))
         for number in range(8):
             training.episode(number)
-        learnt.append(flat(training.mac.agent.state_dict()) | {"random": torch.rand(1), "numpy": np.random.rand()})
+        learnt.append(flat(training.mac.agent.state_dict()) | {"random": torch.rand(1), "numpy": np.random.rand()})  # noqa: NPY002
         assert any(not torch.equal(before[leaf], learnt[-1][leaf]) for leaf in before), "the learner never learnt"
         training.runner.env.close()
     on, off = learnt
@@ -299,7 +299,7 @@ def test_a_few_episodes_of_training_are_the_same_with_and_without_fairtest(host:
 
 def seed_everything() -> None:
     random.seed(1)
-    np.random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
     torch.manual_seed(1)
 
 

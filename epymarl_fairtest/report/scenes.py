@@ -86,7 +86,8 @@ class Scene:
 
 def worse_off(received: Array) -> NDArray[np.bool_]:
     """Who ends nearer to the least that anyone received than to the most; nobody where all received the same."""
-    return received - received.min() < received.max() - received
+    worse: NDArray[np.bool_] = received - received.min() < received.max() - received
+    return worse
 
 
 def scene_of(task: Task, episodes: Episodes, row: int, index: str = "jfi", theta: float | None = None) -> Scene:

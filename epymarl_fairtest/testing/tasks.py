@@ -114,7 +114,7 @@ def reads_states(case: TaskCase) -> None:
     known.reset(env, 5)
     before = known.read(env)
     kept = before.copy()
-    assert (before.dtype, before.shape) == (np.float64, (known.state_size,)), (
+    assert before.dtype == np.float64 and before.shape == (known.state_size,), (  # noqa: PT018
         f"a state is {before.dtype} {before.shape}; it must be float64 ({known.state_size},)"
     )
     assert np.isfinite(before).all(), "a state holds NaN or infinity"
