@@ -189,7 +189,8 @@ class Fuzz:
             if not callable(how):
                 return np.zeros(*how)
             before = columns.get(name, columns["id"])
-            return before if before.dtype.kind == "U" else how(before)
+            another: np.ndarray = before if before.dtype.kind == "U" else how(before)
+            return another
 
         some = st.sampled_from([*sorted(columns), "position"])
 

@@ -84,7 +84,7 @@ def random_policy(record: PolicyRecord, seed: int = 0) -> NetworkPolicy:
     return rebuild(random_weights(record, seed), record)
 
 
-def training_pool() -> TrainingEpisodes:
+def training_sample() -> TrainingEpisodes:
     """Forty training episodes of three agents; in every other one the third receives more."""
     generator = np.random.default_rng(0)
     return joined(

@@ -13,9 +13,8 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -26,13 +25,22 @@ import yaml
 
 from epymarl_fairtest import commands as cli
 from epymarl_fairtest.campaign.summary import summary_table
+from epymarl_fairtest.commands.parser import make_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import shipped
-from epymarl_fairtest.host.plugin import Plugin
-from epymarl_fairtest.settings import FIELDS, NoOptions, parse_assignment, parse_assignments, presets
+from epymarl_fairtest.host.sacred_log import SacredLog
+from epymarl_fairtest.settings import (
+    FIELDS,
+    NoOptions,
+    fields_of,
+    flat_names,
+    parse_assignment,
+    parse_assignments,
+    presets,
+)
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.strategies import STRATEGIES, configure
-from epymarl_fairtest.strategies.contract import Context, Method, Strategy
+from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
+from epymarl_fairtest.strategies.contract import Context, Search
 from epymarl_fairtest.strategies.fairtest.plan import plan_of
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.team.checkpoint import expected_shapes, load_record
@@ -109,19 +117,11 @@ def test_no_page_names_a_place_on_somebodys_machine(page: Path) -> None:
     assert found is None, f"{found.group()!r} stands in {page.name}" if found else ""
 
 
-def test_the_modules_in_the_architecture_exist() -> None:
-    rows = re.findall(r"^\| (`[^|]+) \|", prose(ARCHITECTURE), re.MULTILINE)
-    named = [name for row in rows for name in re.findall(r"`([\w/]+\.py)`", row)]
-    assert len(named) > 30
-    missing = [name for name in named if not any((ROOT / place / name).is_file() for place in ("epymarl_fairtest", ""))]
-    assert not missing
-
-
 # --- commands ---
 
 
 def parser() -> argparse.ArgumentParser:
-    return cli._parser()
+    return make_parser()
 
 
 def subcommands() -> set[str]:
@@ -228,7 +228,7 @@ def as_written(value: Any) -> str:
     """A default as config/fairtest.yaml writes it."""
     if value == {}:
         return "{}"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(value)}]"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -241,7 +241,8 @@ def check_setting(given: dict[str, Any]) -> None:
     options = {name.removeprefix("options."): given[name] for name in given if name.startswith("options.")}
     flat = {name: given[name] for name in given if not name.startswith("options.")}
     try:
-        check_method(configure({**flat, **({"options": options} if options else {})}))
+        chosen = configure({**flat, **({"options": options} if options else {})})
+        strategy_of(chosen).check_settings(chosen)
     except FairTestError as error:
         pytest.fail(str(error))
 
@@ -279,31 +280,36 @@ def without_repeats(pairs: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
     yield group
 
 
-def test_the_readmes_table_has_every_setting_with_its_default() -> None:
-    section = README.read_text(encoding="utf-8").split("\n## Settings\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \| \S", section, re.MULTILINE)
-    assert rows == [(name, as_written(defaults()[name])) for name in FIELDS]
-
-
 def sections() -> dict[str, str]:
-    parts = re.split(r"^## `(\w+)`$", SETTINGS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    page = SETTINGS.read_text(encoding="utf-8").split("\n## Options of the methods\n")[0]
+    parts = re.split(r"^## `(\w+)`$", page, flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+FLAT = {  # options that may be given like settings, as the strategies that have them define them
+    name: fields_of(strategy.options)[name]
+    for strategy in list(STRATEGIES.values())
+    for name in fields_of(strategy.options)
+    if name in flat_names(strategy.options)
+}
+SHOWN = [*FIELDS, *FLAT]
+
+
 def test_the_settings_page_has_every_setting_once() -> None:
-    assert list(sections()) == list(FIELDS)
-    assert len(re.findall(r"^## ", SETTINGS.read_text(encoding="utf-8"), re.MULTILINE)) == len(FIELDS)
+    assert sorted(sections()) == sorted(SHOWN)
+    assert list(sections())[: len(FIELDS)] == list(FIELDS)
+    assert len(re.findall(r"^## `", SETTINGS.read_text(encoding="utf-8"), re.MULTILINE)) == len(SHOWN)
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", SHOWN)
 def test_the_settings_page_tells_default_rule_and_presets(name: str) -> None:
     told = dict(re.findall(r"^- (Default|Allowed|Presets): (.+)$", sections()[name], re.MULTILINE))
-    assert told["Default"] == f"`{as_written(defaults()[name])}`"
+    assert told["Default"] == f"`{as_written(defaults()[name] if name in FIELDS else FLAT[name].default)}`"
     choices = {"preset": presets(), "method": list(STRATEGIES)}
     if name in choices:
         assert sorted(told["Allowed"].split(", ")) == sorted(f"`{choice}`" for choice in choices[name])
     else:
-        assert told["Allowed"] == FIELDS[name].metadata["rule"].allowed
+        assert told["Allowed"] == (FIELDS | FLAT)[name].metadata["rule"].allowed
     changes = {}
     for preset in presets():
         values = yaml.safe_load((shipped("config") / "presets" / f"{preset}.yaml").read_text())
@@ -313,7 +319,7 @@ def test_the_settings_page_tells_default_rule_and_presets(name: str) -> None:
     assert set(told["Presets"].split(", ")) == expected
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", SHOWN)
 def test_the_settings_page_has_an_example_for_both_hosts_and_for_run(name: str) -> None:
     block = "".join(re.findall(r"^```sh\n(.*?)^```$", sections()[name], re.MULTILINE | re.DOTALL)).replace("\\\n", " ")
     epymarl, zoo, saved = block.strip().splitlines()
@@ -397,16 +403,16 @@ def test_the_method_page_names_settings_that_exist_and_every_one_of_the_search()
     cells = [row.split(" | ")[-1] for row in re.findall(r"^\| (?!open point|---).+\|$", rows, re.MULTILINE)]
     assert len(cells) > 20
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
-    assert named <= set(FIELDS)
-    section = (shipped("config") / "fairtest.yaml").read_text().split("# --- the search")[1].split("\n# ---")[0]
-    searching = set(yaml.safe_load(section.partition("\n")[2]))
+    searching = set(fields_of(STRATEGIES["fairtest"].options))
     assert "generations" in searching
-    assert searching - {"workers"} <= named
+    assert named <= set(FIELDS) | searching
+    assert searching <= named
 
 
 @pytest.mark.parametrize("preset", presets())
 def test_what_the_pages_say_about_sizes_is_what_is_planned(preset: str) -> None:
-    plan = plan_of(configure({"preset": preset}))
+    settings = configure({"preset": preset})
+    plan = plan_of(settings, strategy_of(settings).chosen(settings))
     assert (plan.rounds, plan.generations) == (3, 3)
     assert plan.pool == 5 * plan.offspring
     assert plan.predictor == plan.pool // 3
@@ -455,7 +461,7 @@ def test_the_shown_preset_is_the_shipped_one() -> None:
 
 @every_page
 def test_every_block_says_what_it_is(page: Path) -> None:
-    known = {"sh", "text", "yaml", "python"}
+    known = {"sh", "text", "toml", "yaml", "python"}
     assert {name for name, _ in BLOCK.findall(page.read_text(encoding="utf-8"))} <= known
 
 
@@ -470,23 +476,21 @@ def test_the_shown_policy_strategy_and_python_work_together(
     shapes = expected_shapes(load_record(folder), separate=False)
     torch.save({name: torch.zeros(shape) for name, shape in shapes.items()}, folder / "agent.th")
 
-    monkeypatch.setitem(STRATEGIES, "second_look", STRATEGIES["random"])  # what the page registers goes again
     shown: dict[str, Any] = {}
     for block in blocks(ARCHITECTURE, "python"):
         exec(compile(block, "docs/architecture.md", "exec"), shown)
-    assert STRATEGIES["second_look"] == Method(shown["second_look"])
     asked: list[np.ndarray] = []
 
-    def listened_to(context: Context) -> Strategy:
-        strategy = shown["second_look"](context)
-        request = next(strategy)
+    def listened_to(context: Context) -> Search:
+        search = shown["STRATEGY"].search(context)
+        request = next(search)
         while True:
             asked.append(request.tests.root_seed)
-            request = strategy.send((yield request))
+            request = search.send((yield request))
 
-    monkeypatch.setitem(STRATEGIES, "second_look", Method(listened_to))
     words = "run --policy RUN/policy --method second_look --budget 150 --seed 0 --set epsilon=1.0 --out runs/1 --json"
-    assert cli.main(words.split()) == 0
+    with STRATEGIES.having(replace(shown["STRATEGY"], search=listened_to)):
+        assert cli.main(words.split()) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["executed_episodes"] == 150
     assert set(summary) == told_keys()
@@ -544,8 +548,7 @@ def test_the_logging_page_lists_what_the_plugin_logs(tmp_path: Path) -> None:
             file.parent.mkdir(exist_ok=True)
             file.touch()
     logger = Heard()
-    plugin = SimpleNamespace(_logger=logger, _host=SimpleNamespace(plots_info=False))
-    Plugin._log(plugin, some_summary(), tmp_path, 100)  # type: ignore[arg-type]
+    SacredLog(logger, 100, info=True).finished(tmp_path, some_summary(), None)  # type: ignore[arg-type]
     rows = re.findall(r"^\| (`fairtest_[^|]+) \|", prose(LOGGING), re.MULTILINE)
     told = [name for row in rows for name in re.findall(r"`(\w[^`]+)`", row)]
     assert sorted(told) == sorted(logger.names + logger.artifacts)
@@ -569,7 +572,7 @@ def test_the_run_folder_holds_the_files_that_the_readme_names(tmp_path: Path) ->
     named = set(re.findall(r"^\| `([\w.]+/?)` \|", section, re.MULTILINE))
     run = RunFolder(tmp_path / "run")
     run.write_manifest({})
-    run.join_failures(np.full(0, "unchecked"))
+    run.join_failures({"status": np.full(0, "unchecked")})
     run.write_evidence({}, {})
     run.finish({})
     assert {path.name for path in run.path.iterdir()} == named - {"journal.jsonl", "policy/", "report/"}

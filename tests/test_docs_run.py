@@ -38,7 +38,7 @@ INSTEAD = {  # words
 SIZES = "--set pool=40 --set offspring=8 --set predictor_episodes=20"
 ADDED = {  # to a command that holds these words, unless it says the same itself
     "fairtest run --policy": "--budget 300",
-    "--policy RUN/policy": "--set d=100 --set confirm=20",  # one level instead of the best of three
+    "--policy RUN/policy": "--set d=100 --set replay=20",  # one level instead of the best of three
     "fairtest gate --policy": "--budget 300",
     "fairtest calibrate": "--episodes 60",
     "fairtest policies check": "--episodes 20",
@@ -154,7 +154,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(clone)
         for name, seed in (("RUN", 0), ("runs/main", 1), ("runs/candidate", 2)):
-            assert fairtest(f"run --policy team --budget 300 --set confirm=5 --seed {seed} --out {name}") == 0
+            assert fairtest(f"run --policy team --budget 300 --set replay=5 --seed {seed} --out {name}") == 0
     shutil.copytree(team, clone / "RUN" / "policy")
     shutil.copytree(clone / "RUN", clone / "results" / "fairtest" / "RUN")
     logged = clone / "results" / "sacred" / "qmix" / "epymarl_fairtest:lbforaging-v0" / "1" / "metrics.json"

@@ -429,7 +429,7 @@ def test_what_is_no_checkout_is_refused_with_value_rule_and_next_step(tmp_path: 
     (tmp_path / "empty").mkdir()
     cases = {
         tmp_path / "nowhere": "does not exist",
-        tmp_path / "empty": "is no EPyMARL checkout",
+        tmp_path / "empty": "is not an EPyMARL checkout",
         mini / "src/main.py": "is a file",
         mini / "src": "Did you mean",
     }
