@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 from epymarl_fairtest.commands import main as fairtest
 from epymarl_fairtest.commands.parser import make_parser
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.settings import FIELDS, parse_assignments
+from epymarl_fairtest.settings import FIELDS, flat_names, parse_assignments
 from epymarl_fairtest.store.failures import COPIED, load_failures
 from epymarl_fairtest.store.journal import journal_line, read_journal
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
@@ -56,8 +56,9 @@ VALUE = st.recursive(
     max_leaves=5,
 )
 OPTIONS = sorted({option.name for method in STRATEGIES.values() for option in fields(method.options)})
-GIVEN = st.dictionaries(st.sampled_from(sorted(FIELDS)), NUMBER | MEANT, min_size=1, max_size=2) | st.dictionaries(
-    st.sampled_from(sorted(FIELDS)) | NAME, VALUE, max_size=4
+FLAT = sorted({*FIELDS, *(name for method in STRATEGIES.values() for name in flat_names(method.options))})
+GIVEN = st.dictionaries(st.sampled_from(FLAT), NUMBER | MEANT, min_size=1, max_size=2) | st.dictionaries(
+    st.sampled_from(FLAT) | NAME, VALUE, max_size=4
 )
 EDIT = st.tuples(st.sampled_from(["change", "insert", "drop", "cut", "repeat"]), st.floats(0, 1), st.binary(max_size=6))
 
@@ -100,7 +101,7 @@ class Fuzz:
     def settings(self) -> Callable[[], None]:
         """What is taken can be written to the manifest and read back as it was."""
 
-        @given(GIVEN, st.dictionaries(st.sampled_from(OPTIONS) | NAME, VALUE, max_size=2))
+        @given(GIVEN, st.just({}) | st.dictionaries(st.sampled_from(OPTIONS) | NAME, VALUE, max_size=2))
         def test(values: dict[str, Any], options: dict[str, Any]) -> None:
             if options:
                 values = {**values, "options": options}
@@ -111,13 +112,14 @@ class Fuzz:
                 strategy_of(chosen).check_settings(chosen)
                 text = json.dumps(chosen.as_dict(), allow_nan=False)
                 assert configure(json.loads(text)).as_dict() == json.loads(text)
+                assert strategy_of(chosen).chosen(chosen) is not None
                 assert chosen.calibration >= 0
 
         return test
 
     def assignments(self) -> Callable[[], None]:
         """`--set` texts."""
-        names = st.sampled_from([*FIELDS, *(f"options.{name}" for name in OPTIONS), "options.", "options"]) | NAME
+        names = st.sampled_from([*FLAT, *(f"options.{name}" for name in OPTIONS), "options.", "options"]) | NAME
         words = st.builds(lambda name, value: f"{name}={value}", names, NAME | MEANT | VALUE) | NAME
 
         @given(st.lists(words, max_size=4))
@@ -312,7 +314,7 @@ def words(line: list[str], parser: argparse.ArgumentParser) -> st.SearchStrategy
         if action.choices:
             one = st.sampled_from([*map(str, action.choices), "other"])
         elif action.dest == "set":
-            one = st.builds(lambda name, text: f"{name}={text}", st.sampled_from(sorted(FIELDS)) | NAME, value)
+            one = st.builds(lambda name, text: f"{name}={text}", st.sampled_from(FLAT) | NAME, value)
         elif action.type is Path or action.dest in ("out", "checkout"):
             one = place | place | NAME.filter(lambda text: "/" not in text and ".." not in text)
         elif action.type in (int, float):

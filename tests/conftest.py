@@ -49,7 +49,7 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, stock_epymarl: object) ->
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever looks at a slow job is slow. Of files spread over processes, the one that waits for training is first."""
+    """A test of a slow job is slow. Of files spread over processes the one that waits for training goes first."""
     for item in items:
         if any(JOBS[name].slow for mark in item.iter_markers("jobs") for name in mark.args):
             item.add_marker("host")

@@ -6,6 +6,7 @@ while an episode runs, and the environments are tapped, not changed.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import shlex
@@ -309,6 +310,7 @@ class Plugin:
         self._tested = True
         with aside(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the environments' own, thousands of times
+            logging.getLogger("numba").setLevel(logging.WARNING)  # EPyMARL logs everything: a line per compiled step
             record = self._record(int(runner.t_env))
             folder = self._save(runner, record)
             saved = folder.path / "policy"
