@@ -45,7 +45,6 @@ class Outcome:
 
     @property
     def sentence(self) -> str:
-
         name = INDICES[self.index_name].label
         if np.isnan(self.index):
             return f"failure {self.failure}: nobody received anything, {name} is undefined"
@@ -64,7 +63,6 @@ class Outcome:
 
 def replay_failure(data: str | Path, failure: int, policy: str | Path) -> Outcome:
     """Play one exported failure with the team in `policy`; exported test files call this."""
-
     scenarios, folder = load_scenarios(Path(data)), Path(policy)
     row = np.flatnonzero(scenarios.rows["id"] == failure)
     if not len(row):
@@ -79,7 +77,6 @@ def replay_failure(data: str | Path, failure: int, policy: str | Path) -> Outcom
 
 def replay(scenarios: Scenarios, team: Team) -> list[Outcome]:
     """All scenarios with this team, in the real environment, judged as in the run."""
-
     facts, rows = scenarios.facts, scenarios.rows
     how = {name: facts[name] for name in ("execution", "epsilon", "temperature")}
     engine = real_engine(team, configure(how))
@@ -106,7 +103,6 @@ def replay(scenarios: Scenarios, team: Team) -> list[Outcome]:
 
 def check_team(facts: dict[str, Any], team: Team, policy: Path) -> None:
     """Refuse a team of another environment than the one that the failures were found in."""
-
     record = load_record(policy)
     here = {
         "task": team.task.name,
@@ -125,7 +121,6 @@ def check_team(facts: dict[str, Any], team: Team, policy: Path) -> None:
 
 def kept_steps(scenarios: Scenarios, team: Team) -> Episodes:
     """The scenarios as episodes that were played up to their start."""
-
     rows, count, limit = scenarios.rows, len(scenarios), team.limit
     agents, latest = team.task.n_agents, rows["actions"].shape[1]
     states = np.zeros((count, limit + 1, team.task.state_size))
