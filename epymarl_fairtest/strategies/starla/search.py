@@ -21,12 +21,11 @@ import numpy as np
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import EXECUTION, MUTANT
-from epymarl_fairtest.core.scores import scaled_temperature, weights
+from epymarl_fairtest.core.scores import weights
 from epymarl_fairtest.predictor import Traces, fit_predictor, traces_of, traces_of_sample
 from epymarl_fairtest.settings import between, one_of, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search
-from epymarl_fairtest.strategies.fairtest.fitness import mean_over_steps
-from epymarl_fairtest.strategies.fairtest.options import F3_TEMPERATURE, LEVEL
+from epymarl_fairtest.strategies.genetic.guidance import LEVEL, TEMPERATURE, temperature_of
 from epymarl_fairtest.strategies.genetic.mosa import mosa_select, uncovered
 from epymarl_fairtest.strategies.genetic.operators import Rows
 from epymarl_fairtest.strategies.random import random_executions
@@ -64,7 +63,7 @@ class StarlaOptions:
         one_of("reward", "jfi"), "what is minimised beside margin and forest: the team's return, or the index", "reward"
     )
     f3_temperature: float | str = setting(
-        F3_TEMPERATURE, "softmax temperature of the margin; scaled is the median Q range", "scaled", flat=True
+        TEMPERATURE, "softmax temperature of the margin; scaled is the median Q range", "scaled", flat=True
     )
     d: float | None = setting(LEVEL, "abstraction level; null: by out-of-bag AUC", None, flat=True)
 
@@ -173,7 +172,7 @@ class Objectives:
     def __init__(self, context: Context, traces: Traces) -> None:
         """Train the forest on the traces of labelled episodes."""
         self._context, options = context, context.options
-        fair = ~context.judge.unfair(traces.received)  # undefined episodes are no failures
+        fair = ~context.judge.unfair(traces.received)  # undefined ones are not failures
         # STARLA's forest knows abstract states alone: what the agents received is hidden from it.
         blind = replace(traces, received=np.zeros_like(traces.received))
         with context.clock.phase("predictor"):
@@ -181,9 +180,7 @@ class Objectives:
                 blind, fair, buckets=2, seed=context.seed, d=options.d, workers=context.settings.threads
             )
         self.d = self._predictor.abstraction.d
-        scaled = options.f3_temperature == "scaled"
-        temperature = scaled_temperature(traces.q, context.available) if scaled else float(options.f3_temperature)
-        self._temperature = temperature
+        self._temperature = temperature_of(options.f3_temperature, traces, context.available)
         labelled = {"auc_full": None, "episodes": len(traces), "unfair": int((~fair).sum())}
         context.note("predictor", self._predictor.summary() | labelled)
 
@@ -200,7 +197,7 @@ class Objectives:
 def margin(traces: Traces, weight: Scores) -> Scores:
     """The gap between the two most probable actions, a mean over agents and steps of each episode."""
     top = np.partition(weight, -2, axis=-1)[..., -2:]
-    return mean_over_steps(traces, ((top[..., 1] - top[..., 0]) / weight.sum(axis=-1)).mean(axis=-1))
+    return traces.mean_over_steps(((top[..., 1] - top[..., 0]) / weight.sum(axis=-1)).mean(axis=-1))
 
 
 class Archive:
