@@ -132,7 +132,7 @@ def mutate(parents: Population, context: Context, rng: np.random.Generator) -> t
 
 
 def tests_of(records: Population, streams: NDArray[np.uint64], forced: NDArray[np.int16]) -> Tests:
-    """From the seed of each record's root, with these actions."""
+    """Tests from the start of each record, with these actions forced."""
     tests = tests_from_seeds(records.episodes.root_seed, streams, records.episodes.states.shape[-1], "action")
     tests.parent, tests.forced = records.origin, forced
     return tests

@@ -7,7 +7,7 @@ The released code differs: it tests one agent; it scans 50 candidates for a part
 abstract states; it counts a picked parent that was not mutated as offspring; it executes mutants a second time; it has
 a threshold for the reward, where ours always guides. Not reproduced: a candidate enters a front only if it dominates
 all others; objective values of 100 and more are ignored; the last drawn that dominates anybody wins a tournament; the
-search for a partner may never end; the final execution takes the agent's own actions: it only plays the root again.
+search for a partner may never end; the final execution takes the agent's own actions: it only plays the start again.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from epymarl_fairtest.strategies.starla.operators import (
     tournament,
 )
 
-GOALS = np.array([-np.inf, 0.04, 0.05])  # of reward, margin and forest; who reaches one has covered the objective
+GOALS = np.array([-np.inf, 0.04, 0.05])  # of reward, margin and forest; reaching one covers the objective
 FAULTY = 0.5  # a child is probably faulty if the forest's "no fault" is less probable than this
 CROSSOVER = 0.75
-LARGEST = 0.25  # share of what is left that a round's initial executions may take,
-SMALLEST = 20  # unless it is fewer than so many
+LARGEST = 0.25  # share of what is left that a round's random executions may take,
+SMALLEST = 20  # which are at least this many
 BATCH = 256  # random executions at once, where there is nothing to breed from
 
 
@@ -153,7 +153,7 @@ class Round:
         self.population = merged.take(mosa_select(merged.scores, self.goals, self._size))
 
     def note_replaced(self, executed: Episodes) -> None:
-        """How often the team acted otherwise than it would by itself: STARLA says that its states were replaced."""
+        """Count the actions that the team would not have taken by itself; STARLA calls their states replaced."""
         self._context.count("final_actions", int(executed.running.sum()) * executed.actions.shape[-1])
         self._context.count("final_actions_replaced", int(explorations(executed, self._context.available).sum()))
 
@@ -209,11 +209,11 @@ class Archive:
         self.know(initial)
 
     def know(self, scores: Scores) -> None:
-        """Who has these objectives was executed already."""
+        """Whoever has these objectives was executed already."""
         self._known.update(row.tobytes() for row in scores)
 
     def add(self, children: Population, available: Bools) -> int:
-        """Keep the new ones that are probably faulty, and say how many they are."""
+        """Keep the new ones that are probably faulty, and return how many there are."""
         new = []
         for row in np.flatnonzero(children.scores[:, -1] < FAULTY):  # one by one: each is compared with all before
             name = children.scores[row].tobytes()
