@@ -1,4 +1,4 @@
-"""THE loop: ask the strategy, execute, judge, store, tell. It owns the budget; nobody else does."""
+"""THE loop: ask the strategy, execute, judge, store, answer. It alone owns the budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever wants to know how a run goes: the progress bar, the page, a training framework's log."""
+"""Whoever follows a run: the progress bar, the page, a training framework's log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Progress(Observer):
 
     def searching(self, settings: Settings) -> None:
         self._bar.leave = True
-        self._bar.unpause()  # what was prepared was no episode
+        self._bar.unpause()  # the time it took to prepare says nothing about episodes per second
         self._bar.set_description(settings.method)
 
     def executed(self, charged: int, failures: int) -> None:

@@ -201,10 +201,10 @@ def resume_command(folder: RunFolder) -> str:
 
 
 def versions() -> dict[str, str]:
-    found = {}
+    installed = {}
     for name in LIBRARIES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            installed[name] = "not installed"
+    return installed

@@ -59,7 +59,7 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
         ("  distinct / roots", f"{summary['distinct_failures']} / {summary['roots']}"),
         ("  after the prefix", f"{summary['suffix_failures']} are unfair in what was executed alone"),
         ("  coverage", f"{summary['coverage']:.3f} of the position grid"),
-        ("  confirmed", _confirmation(summary)),
+        ("  confirmed", _replayed(summary)),
         ("undefined episodes", f"{summary['undefined']} (no agent received anything)"),
         ("fairness index", f"lowest {number(quantiles['0'])}, median {number(quantiles['0.5'])}"),
         ("charged", f"{summary['charged_strict']} episodes strict, {summary['charged_paper']} as the paper counts"),
@@ -82,10 +82,10 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
     return "\n".join([rule, "  FairTest", rule, *lines, rule])
 
 
-def _confirmation(summary: dict[str, Any]) -> str:
+def _replayed(summary: dict[str, Any]) -> str:
     confirmed, unstable = summary["confirmed_failures"], summary["unstable_failures"]
-    told = f"{confirmed} of {confirmed + unstable} agree when the real environment replays them"
-    return told + (f"; {unstable} unstable ones are not counted" if unstable else "")
+    text = f"{confirmed} of {confirmed + unstable} agree when the real environment replays them"
+    return text + (f"; {unstable} unstable ones are not counted" if unstable else "")
 
 
 def _shares(summary: dict[str, Any]) -> str:
@@ -93,5 +93,5 @@ def _shares(summary: dict[str, Any]) -> str:
     total, phases = summary["cpu_seconds"], dict(summary["phases"])
     proof = phases.pop("proof", None)
     parts = sorted(phases.items(), key=lambda item: -item[1])[:5]
-    told = f"{total:.1f} s: " + ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in parts if seconds)
-    return told if proof is None else f"{told}, the twin's proof {proof:.2f} s"
+    text = f"{total:.1f} s: " + ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in parts if seconds)
+    return text if proof is None else f"{text}, the twin's proof {proof:.2f} s"

@@ -1,4 +1,4 @@
-"""What a campaign counts while it runs: failures, distinct failures, roots, coverage. Knows no engine."""
+"""What a campaign counts while it runs: failures, distinct failures, starts, coverage. Knows no engine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tally:
         self._jfi: list[NDArray[np.float64]] = []
         self._cells: set[int] = set()
         self._unique: set[bytes] = set()
-        self._kept: dict[int, Trajectories] = {}  # root -> trajectories that differ
+        self._kept: dict[int, Trajectories] = {}  # root seed -> trajectories that differ
 
     def add(self, judged: Judged, purpose: str, *, random: bool = False) -> None:
         """A judged batch; `random` if nobody chose its starts, and the team was left as it is."""
@@ -53,7 +53,7 @@ class Tally:
         failing = np.flatnonzero(judged.unfair)
         self.failures += len(failing)
         self.suffix_only += int(self._judge.unfair_after_prefix(episodes, failing).sum())
-        for row in failing:  # one by one: each is compared with the failures of its own root
+        for row in failing:  # one by one: each is compared with the failures of its own start
             length = int(episodes.length[row])
             states = episodes.states[row, : length + 1]
             self._cells.update(np.unique(self._task.cells(states, self._bins)).tolist())
@@ -61,9 +61,9 @@ class Tally:
             self._unique.add(hashlib.blake2b(b"".join(content), digest_size=16).digest())
             self._add_trajectory(int(episodes.root_seed[row]), states)
 
-    def _add_trajectory(self, root: int, states: NDArray[np.float64]) -> None:
+    def _add_trajectory(self, root_seed: int, states: NDArray[np.float64]) -> None:
         path = self._task.positions(states).astype(np.float32)
-        kept = self._kept.setdefault(root, Trajectories())
+        kept = self._kept.setdefault(root_seed, Trajectories())
         if not kept.any_within(path, self._distance):
             kept.add(path)
             self.distinct += 1
@@ -96,8 +96,8 @@ def _quantiles(parts: list[NDArray[np.float64]]) -> dict[str, float | None]:
     """Of the episodes whose index is defined."""
     values = np.concatenate([*parts, np.empty(0)])
     values = values[~np.isnan(values)]
-    found = np.quantile(values, QUANTILES).tolist() if len(values) else [None] * len(QUANTILES)
-    return {f"{q:g}": value for q, value in zip(QUANTILES, found, strict=True)}
+    quantiles = np.quantile(values, QUANTILES).tolist() if len(values) else [None] * len(QUANTILES)
+    return {f"{q:g}": value for q, value in zip(QUANTILES, quantiles, strict=True)}
 
 
 class Trajectories:
@@ -122,7 +122,7 @@ class Trajectories:
     def any_within(self, path: NDArray[np.float32], distance: float) -> bool:
         """Is `path` at most `distance` from one of them?
 
-        A method may find thousands of failures from one root. So the means of every BLOCK steps are compared first:
+        A strategy may find thousands of failures from one start. So the means of every BLOCK steps are compared first:
         the distance of two means is at most the mean of the distances, and most are too far apart even so.
         """
         if not len(self):

@@ -27,7 +27,8 @@ def predictor(args: Namespace) -> int:
     from epymarl_fairtest.study.predictor import predictor_report
     from epymarl_fairtest.team.saved import saved_team
 
-    settings = settings_for_team(args, method="fairtest")
+    args.set = [*args.set, "method=fairtest"]  # whose predictor it is, whatever method is given
+    settings = settings_for_team(args)
     if args.episodes < 50:
         raise FairTestError(f"--episodes {args.episodes} is too few to cross-validate; it must be at least 50.")
     report = predictor_report(saved_team(args.policy, settings.allocation), settings, args.episodes, warn)

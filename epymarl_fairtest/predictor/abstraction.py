@@ -67,8 +67,8 @@ def _level_with(q: NDArray[np.float32], fewest: int, most: int, low: float, high
     """A level between `low` and `high` with `fewest` to `most` joint states (they get fewer as d grows)."""
     for _ in range(20):
         middle = float(np.sqrt(low * high))
-        found = len(np.unique(joint_states(q, middle)))
-        if fewest <= found <= most:
+        states = len(np.unique(joint_states(q, middle)))
+        if fewest <= states <= most:
             break
-        low, high = (middle, high) if found > most else (low, middle)
+        low, high = (middle, high) if states > most else (low, middle)
     return middle

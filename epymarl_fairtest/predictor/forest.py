@@ -124,7 +124,7 @@ def _fit(matrix: sparse.csc_matrix, fair: NDArray[np.bool_], seed: int, workers:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # some episodes are in every bag: they are left out of the AUC
         forest = _forest(fair, seed, workers).set_params(oob_score=True).fit(matrix, fair)
-    # Threads would add up the trees' votes in the order in which they finish: the last bit would be luck.
+    # Threads would add up the trees' votes in the order in which they finish: the last bit would be random.
     return forest.set_params(n_jobs=1)
 
 

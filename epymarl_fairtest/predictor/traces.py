@@ -40,6 +40,11 @@ class Traces:
         kept = place[self.episode] >= 0
         return Traces(self.q[kept], place[self.episode[kept]], self.received[rows])
 
+    def mean_over_steps(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The mean of one value per step, for each episode."""
+        steps = np.bincount(self.episode, minlength=len(self))
+        return np.bincount(self.episode, values, minlength=len(self)) / np.maximum(steps, 1)
+
 
 def traces_of(judged: Judged) -> Traces:
     running = judged.episodes.running

@@ -1,6 +1,6 @@
-"""GMT (Li et al. 2023): a diffusion model of initial states proposes the starts, drawn towards rare terminal states.
+"""GMT (Li et al. 2023): a diffusion model proposes starts, drawn towards rare terminal states.
 
-It knows initial states as the task's vectors, and how often the terminal states' coverage cells were reached.
+It knows starts as the task's vectors, and how often the coverage cells of terminal states were reached.
 
 The released code (lizhuo-1994/mdp_testing) is not followed where it does not do what the method says:
 - its guidance term is a constant for the network, so its gradient is zero: here novelty weighs the loss of each case;
@@ -93,7 +93,7 @@ class Cases:
 
 
 class Visits:
-    """How often each cell of the coverage grid was a terminal state's."""
+    """How often each cell of the coverage grid held a terminal state."""
 
     def __init__(self, context: Context) -> None:
         self._task, self._bins = context.task, context.settings.coverage_bins
@@ -132,7 +132,7 @@ def propose(model: Diffusion, context: Context, generator: np.random.Generator) 
 
 
 def starting_from(states: Array, generator: np.random.Generator) -> Tests:
-    """Tests that start from given initial states; the root of each is a number made of the state itself."""
+    """Tests that start from given states; the root seed of each is a number made of the state itself."""
     streams = generator.integers(0, 2**64, len(states), dtype=np.uint64)
     tests = tests_from_seeds(roots(states), streams, states.shape[1], operator="state")
     tests.start_state = states
@@ -140,7 +140,7 @@ def starting_from(states: Array, generator: np.random.Generator) -> Tests:
 
 
 def roots(states: Array) -> NDArray[np.int64]:
-    """The same number for the same initial state, another one for any other, none of them a random test's seed."""
+    """The same number for the same start, another for any other start, never the seed of a random test."""
     word = np.zeros(len(states), np.uint64)
     for column in np.ascontiguousarray(states.T).view(np.uint64):
         word = rng.mix(word ^ column)

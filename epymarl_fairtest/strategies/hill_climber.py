@@ -1,8 +1,8 @@
 """Hill climbing: mutate the most unfair episode so far; a child that is at least as unfair takes its place.
 
-An opponent of our own, not a published method: it shows what the raw number of failures is worth. Most children of
-an unfair episode are unfair too, so the number is large and the roots are few. A batch of children has one parent; the
-most unfair child of the batch is compared with it.
+A baseline of our own, not a published method: it shows what the raw number of failures is worth. Most children of an
+unfair episode are unfair too, so the number is large and the starts are few. All children of a batch have one parent,
+and the most unfair of them is compared with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random: random initial states, stochastic execution of the policy, no guidance."""
+"""Random: random starts, stochastic execution of the policy, no guidance."""
 
 from __future__ import annotations
 

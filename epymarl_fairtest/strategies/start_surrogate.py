@@ -1,8 +1,8 @@
-"""A surrogate of the start: a forest on the initial state proposes which seeds are worth an execution.
+"""A surrogate of the start: a forest that knows starts alone proposes which seeds are worth executing.
 
-An opponent of our own, not a published method: it shows how much of unfairness is decided before the first step, and
-every failure it finds has a root of its own. What a reset gives is known without a step of the environment, so
-looking at initial states is free; only executions are charged.
+A baseline of our own, not a published method: it shows how much of the unfairness is decided before the first step,
+and every failure it finds has a start of its own. A reset shows a start without a step of the environment, so looking
+at starts is free; only executions are charged.
 
 The forest predicts the fairness index itself. It learns from every episode, where a classifier only has the few
 failures to go by: with the same proposals it found up to twice as many (docs/baselines.md).
@@ -42,8 +42,8 @@ def start_surrogate(context: Context) -> Search:
     options, size, generator = context.options, context.task.state_size, context.generator("tests")
     if not size:
         raise FairTestError(
-            f"fairtest_args.method='start_surrogate' learns from initial states, and the task {context.task.name!r}"
-            " tells nothing about its states here. Choose method=random."
+            f"fairtest_args.method='start_surrogate' learns from starts, and the task {context.task.name!r} does not"
+            " show its states here. Choose method=random."
         )
     executed = yield Request(random_tests(options.initial, size, generator), EXECUTION)
     starts, index = learned(executed)
@@ -57,7 +57,7 @@ def start_surrogate(context: Context) -> Search:
 
 
 def learned(judged: Judged) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Initial states and the fairness index they led to; where nobody received anything, nobody was treated worse."""
+    """Starts and the fairness index they led to; where nobody received anything, nobody was treated worse."""
     return judged.episodes.states[:, 0], np.nan_to_num(judged.index, nan=1.0)
 
 
@@ -73,7 +73,7 @@ def fitted(starts: NDArray[np.float64], index: NDArray[np.float64], context: Con
     )
     with context.clock.phase("predictor"):
         forest.fit(starts, index)
-    # Threads would add up the trees' answers in the order in which they finish: the last bit would be luck.
+    # Threads would add up the trees' answers in the order in which they finish: the last bit would be random.
     return forest.set_params(n_jobs=1)
 
 

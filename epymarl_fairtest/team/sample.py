@@ -54,6 +54,7 @@ class TrainingSample:
 
     def __init__(self, size: int, seed: int) -> None:
         self.size, self.offered = size, 0
+        # The stream is named as the sample once was: with another name, other episodes would be kept.
         self._stream = rng.named(seed, "training pool").integers(0, 2**64, dtype=np.uint64)
         self._heap: list[tuple[float, int]] = []  # (key, position), smallest key first
         self._kept: dict[int, tuple[NDArray[np.float32], NDArray[np.float64]]] = {}  # q and rewards
@@ -101,7 +102,7 @@ class TrainingSample:
 
 
 def joined(episodes: dict[int, tuple[NDArray[np.float32], NDArray[np.float64]]]) -> TrainingEpisodes:
-    """Position -> q and rewards, as one."""
+    """The episodes at these positions, each given by its q and rewards."""
     if not episodes:
         return TrainingEpisodes.none()
     q, rewards = zip(*episodes.values(), strict=True)

@@ -22,7 +22,7 @@ from epymarl_fairtest.team.contract import Team
 
 
 class Failures(Protocol):
-    """What the search has found, as it lies in the run folder."""
+    """The failures of the search, as they lie in the run folder."""
 
     def failure_count(self) -> int: ...
     def failures(self, rows: NDArray[np.int64]) -> Episodes: ...

@@ -21,10 +21,11 @@ REPLAY = purpose("replay", "failures again in the real environment, after the se
 
 
 def replay(context: Aftermath) -> Steps:
-    """What became of each failure; `replay` of them, drawn at random, are executed again for real."""
+    """The status of each failure; as many as the setting `replay` says, drawn at random, are executed for real."""
     count, wanted = context.found.failure_count(), context.settings.replay
     status, rows = np.full(count, UNCHECKED), np.arange(count)
     if wanted != "all" and count > int(wanted):
+        # The stream is named as the setting once was: with another name, others would be drawn.
         rows = np.sort(context.generator("confirm").choice(count, int(wanted), replace=False))
     if len(rows):
         failures = context.found.failures(rows)
@@ -51,8 +52,8 @@ def replay_sentence(summary: Mapping[str, Any]) -> str:
     confirmed, unstable = summary["confirmed_failures"], summary["unstable_failures"]
     if not confirmed + unstable:
         return "No failure was replayed in the real environment."
-    told = f"{confirmed:,} of {confirmed + unstable:,} replayed failures came out the same in the real environment"
-    return told + (f"; {unstable:,} did not and are not counted." if unstable else ".")
+    text = f"{confirmed:,} of {confirmed + unstable:,} replayed failures came out the same in the real environment"
+    return text + (f"; {unstable:,} did not and are not counted." if unstable else ".")
 
 
 STEP = Step("replay", "replaying", REPLAY, replay, command="replay", order=1)

@@ -23,7 +23,7 @@ EXECUTED = -1
 
 @dataclass(frozen=True)
 class Population:
-    """Episodes with their scores. A splice was never executed: it has no f1 and is no parent."""
+    """Episodes with their scores. A splice was never executed: it has no f1 and is never a parent."""
 
     episodes: Episodes
     scores: NDArray[np.float64]  # (B, 3): f1, f2, f3
@@ -45,6 +45,8 @@ def join(a: Population, b: Population) -> Population:
 
 
 class Breeding:
+    """What one search does with populations, by its plan and its fitness functions."""
+
     def __init__(self, context: Context, plan: Plan, fitness: Fitness) -> None:
         self._context, self._plan, self._fitness = context, plan, fitness
         # f1 and f2 have goals: a failure, and an even chance of one. f3 is a direction without an end: it never

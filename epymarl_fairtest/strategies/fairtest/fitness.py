@@ -17,13 +17,7 @@ def decision_certainty(
 ) -> NDArray[np.float64]:
     """f3 (Eq. f3): the mean of Σ_k p_k² over agents and steps, p the probabilities of the actions."""
     p = probabilities(traces.q, available, reading, temperature)
-    return mean_over_steps(traces, (p * p).sum(axis=-1).mean(axis=-1))
-
-
-def mean_over_steps(traces: Traces, per_step: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each episode."""
-    steps = np.bincount(traces.episode, minlength=len(traces))
-    return np.bincount(traces.episode, per_step, minlength=len(traces)) / np.maximum(steps, 1)
+    return traces.mean_over_steps((p * p).sum(axis=-1).mean(axis=-1))
 
 
 class Fitness:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from epymarl_fairtest.settings import YES_NO, Rule, between, is_number, one_of, setting, whole
+from epymarl_fairtest.settings import YES_NO, Rule, between, one_of, setting, whole
+from epymarl_fairtest.strategies.genetic.guidance import LEVEL, TEMPERATURE
 
 OBJECTIVES = ("f1", "f2", "f3")
 
@@ -18,10 +19,6 @@ def objectives(value: Any) -> tuple[str, ...] | None:
         return None
     names = tuple(name for name in value if name not in ("", "f0"))
     return names if set(names) <= set(OBJECTIVES) and len(set(names)) == len(names) else None
-
-
-F3_TEMPERATURE = Rule("a number above 0, or scaled", lambda v: v == "scaled" or (is_number(v) and v > 0))
-LEVEL = between(0, 1e12, open_low=True, optional=True)
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ class FairTestOptions:
         flat=True,
     )
     f3_temperature: float | str = setting(
-        F3_TEMPERATURE,
+        TEMPERATURE,
         "softmax temperature of f3; scaled is the median Q range, the paper's is 1",
         "scaled",
         flat=True,

@@ -15,7 +15,7 @@ from epymarl_fairtest.strategies.fairtest.options import FairTestOptions
 
 POOL_PER_OFFSPRING = 5
 LARGEST_POOL = 7500  # the paper's; one that is given may be larger
-SMALLEST = 8  # offspring per generation; fewer are not a search
+SMALLEST = 8  # offspring per generation; fewer do not make a search
 
 
 @dataclass(frozen=True)

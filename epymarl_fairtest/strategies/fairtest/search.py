@@ -9,12 +9,12 @@ from functools import partial
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import CANDIDATE, MUTANT, PREDICTOR, RE_EXECUTION, SPLICE
-from epymarl_fairtest.core.scores import scaled_temperature
 from epymarl_fairtest.predictor import Predictor, Traces, fit_predictor, traces_of, traces_of_sample
 from epymarl_fairtest.strategies.contract import BudgetSpent, Context, Request, Search
 from epymarl_fairtest.strategies.fairtest.breeding import Breeding, Kept, Population, join
 from epymarl_fairtest.strategies.fairtest.fitness import Fitness, decision_certainty
 from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of
+from epymarl_fairtest.strategies.genetic.guidance import temperature_of
 
 SHORTEST = 5  # steps; a shorter episode gives the operators nothing to work on
 
@@ -72,7 +72,7 @@ def train_predictor(context: Context, plan: Plan) -> Generator[Request, Judged, 
         tests = random_tests(wanted, context.task.state_size, context.generator("predictor"))
         parts.append(traces_of((yield Request(tests, PREDICTOR))))
     traces = Traces.concatenate(parts)
-    fair = ~context.judge.unfair(traces.received)  # undefined episodes are no failures
+    fair = ~context.judge.unfair(traces.received)  # undefined ones are not failures
     with context.clock.phase("predictor"):
         predictor = fit_predictor(
             traces, fair, buckets=options.buckets, seed=context.seed, d=options.d, workers=context.settings.threads
@@ -84,10 +84,8 @@ def train_predictor(context: Context, plan: Plan) -> Generator[Request, Judged, 
         kind = "unfair" if fair.all() else "fair"
         context.warn(
             f"The {len(traces)} labelled episodes hold no {kind} one: the predicted fairness f2 is constant, and the"
-            " search goes on with f1 and f3. A larger predictor_episodes, or another theta, may give it both kinds."
+            " search continues with f1 and f3. A larger predictor_episodes, or another theta, may give it both kinds."
         )
     elif len(predictor.abstraction) == 1:
         context.warn("All steps share one joint abstract state: the Q-values hardly differ. Is the team trained?")
-    scaled = options.f3_temperature == "scaled"
-    temperature = scaled_temperature(traces.q, context.available) if scaled else float(options.f3_temperature)
-    return predictor, temperature
+    return predictor, temperature_of(options.f3_temperature, traces, context.available)

@@ -1,4 +1,4 @@
-"""Crossover and mutation on recorded episodes: what to execute, and what a splice would look like."""
+"""Crossover and mutation on recorded episodes: the tests to execute, and splices of what was recorded."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def random_step(length: NDArray[np.int32], rng: np.random.Generator, first: int)
 
 @dataclass(frozen=True)
 class Splices:
-    """Crossover children: the sequences as recorded, and the tests that would find out what is true."""
+    """Crossover children: the sequences as recorded, and the tests that execute them for real."""
 
     episodes: Episodes
     tests: Tests
@@ -94,23 +94,42 @@ def crossover(
     Gives 2 children per pair, and the number of pairs for which no partner was found. Each child's test
     restores the first parent at the joint and continues with the second parent's exploration.
     """
-    joints = Joints(population, d)
-    found: list[tuple[Rows, Rows, Rows, Rows]] = []
-    missing = pairs
+
+    def cut(row: Rows) -> Rows:
+        return random_step(population.length[row], rng, first=1)
+
+    def fits(one: Rows, at_one: Rows, two: Rows, at_two: Rows) -> NDArray[np.bool_]:
+        return at_one < population.length[one]  # an episode of one step cannot be cut
+
+    joints, missing = matching_pairs(population, d, draw, pairs, cut, fits, rng)
+    return Splices(splice(population, *joints), continued_splices(population, *joints, task)), missing
+
+
+def matching_pairs(
+    population: Episodes, d: float, draw: Draw, pairs: int,
+    cut: Callable[[Rows], Rows], fits: Callable[[Rows, Rows, Rows, Rows], NDArray[np.bool_]],
+    rng: np.random.Generator,
+) -> tuple[tuple[Rows, Rows, Rows, Rows], int]:  # fmt: skip
+    """Where to join episodes: rows and steps of the first parents and of the second, every pair both ways.
+
+    `cut` draws a step of each first parent, `fits` says which pairs of steps may be joined. Also gives the number of
+    pairs for which no partner was found.
+    """
+    index, missing = Joints(population, d), pairs
+    chosen: list[list[Rows]] = []
     for _ in range(RESTARTS):
-        a = draw(missing)
-        step_a = random_step(population.length[a], rng, first=1)
-        b, step_b = joints.partner(a, step_a, rng)
-        usable = (b >= 0) & (step_a < population.length[a])  # an episode of one step cannot be cut
-        found.append((a[usable], step_a[usable], b[usable], step_b[usable]))
+        one = draw(missing)
+        at_one = cut(one)
+        two, at_two = index.partner(one, at_one, rng)
+        usable = (two >= 0) & fits(one, at_one, two, at_two)
+        chosen.append([column[usable] for column in (one, at_one, two, at_two)])
         missing -= int(usable.sum())
         if not missing:
             break
-    a, step_a, b, step_b = (np.concatenate(column) for column in zip(*found, strict=True))
-    one, two = np.concatenate([a, b]), np.concatenate([b, a])
-    at_one, at_two = np.concatenate([step_a, step_b]), np.concatenate([step_b, step_a])
-    children = splice(population, one, at_one, two, at_two)
-    return Splices(children, _joined(population, one, at_one, two, at_two, task)), missing
+    one, at_one, two, at_two = (np.concatenate(column) for column in zip(*chosen, strict=True))
+    both_ways = ((one, two), (at_one, at_two), (two, one), (at_two, at_one))
+    first, at_first, second, at_second = (np.concatenate(columns) for columns in both_ways)
+    return (first, at_first, second, at_second), missing
 
 
 class Joints:
@@ -165,8 +184,8 @@ def origins(limit: int, one: Rows, at_one: Rows, two: Rows, at_two: Rows) -> tup
     return row, np.where(inherited, t, np.clip(t - at_one[:, None] + at_two[:, None], 0, limit))
 
 
-def _joined(population: Episodes, one: Rows, at_one: Rows, two: Rows, at_two: Rows, task: Task) -> Tests:
-    """The executions that confirm splices: `one` restored at its step, `two`'s exploration from its own."""
+def continued_splices(population: Episodes, one: Rows, at_one: Rows, two: Rows, at_two: Rows, task: Task) -> Tests:
+    """The tests that execute splices: `one` restored at its step, then `two`'s exploration from its own."""
     return continuation(
         population.take(one),
         at_one,

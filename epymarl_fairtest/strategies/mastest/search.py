@@ -30,7 +30,7 @@ Rows = NDArray[np.int64]
 
 DIMENSIONS, BINS = 5, 5  # observations are projected to so many dimensions, each cut into so many bins
 DIVERSE = 0.5  # a failure that is more diverse than this joins the corpus
-SMALLEST = 1e-5  # what is left of the denominator of e_v for the most diverse episodes
+SMALLEST = 1e-5  # denominator of e_v, for the most diverse episodes
 
 
 @dataclass(frozen=True)

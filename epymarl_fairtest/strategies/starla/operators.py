@@ -1,6 +1,6 @@
 """STARLA's operators on recorded episodes: tournament, crossover, mutation, and which recorded actions are forced.
 
-Knows records and Q-values; must not know budgets. An episode of the released code ends with a closing entry, so its
+Knows records and scores; must not know budgets. An episode of the released code ends with a closing entry, so its
 `len` is our length + 1: cuts lie in [1, length - 2], matches in [1, length - 3], mutation points in [3, length - 2].
 """
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.episodes import Episodes, Tests, tests_from_seeds
 from epymarl_fairtest.core.scores import greedy
 from epymarl_fairtest.strategies.contract import Context
-from epymarl_fairtest.strategies.genetic.operators import RESTARTS, Draw, Joints, Rows, origins, splice
+from epymarl_fairtest.strategies.genetic.operators import Draw, Rows, matching_pairs, origins, splice
 
 Bools = NDArray[np.bool_]
 Scores = NDArray[np.float64]
@@ -90,24 +90,20 @@ def crossover(
     """Join two records at steps with the same joint abstract state, both ways; nothing is executed.
 
     Gives 2 children per pair, without scores and without those too short to go on from, and the number of pairs for
-    which no partner was found within RESTARTS parents.
+    which no partner was found.
     """
-    episodes, joints, missing = population.episodes, Joints(population.episodes, d), pairs
-    found: list[tuple[Rows, Rows, Rows, Rows]] = []
-    for _ in range(RESTARTS):
-        a = draw(missing)
-        cut = point(1, episodes.length[a] - 2, rng)
-        b, match = joints.partner(a, cut, rng)
-        usable = (b >= 0) & (match >= 1) & (match <= episodes.length[b] - 3)
-        found.append((a[usable], cut[usable], b[usable], match[usable]))
-        missing -= int(usable.sum())
-        if not missing:
-            break
-    a, cut, b, match = (np.concatenate(column) for column in zip(*found, strict=True))
-    joint = np.concatenate([a, b]), np.concatenate([cut, match]), np.concatenate([b, a]), np.concatenate([match, cut])
-    children = splice(episodes, *joint)
-    children.parent = population.origin[joint[0]]
-    row, step = (where[:, :-1] for where in origins(episodes.limit, *joint))
+    episodes = population.episodes
+
+    def cut(row: Rows) -> Rows:
+        return point(1, episodes.length[row] - 2, rng)
+
+    def fits(one: Rows, at_one: Rows, two: Rows, at_two: Rows) -> Bools:
+        return (at_two >= 1) & (at_two <= episodes.length[two] - 3)
+
+    joints, missing = matching_pairs(episodes, d, draw, pairs, cut, fits, rng)
+    children = splice(episodes, *joints)
+    children.parent = population.origin[joints[0]]
+    row, step = (where[:, :-1] for where in origins(episodes.limit, *joints))
     excused = population.excused[row, np.minimum(step, episodes.limit - 1)] & children.running[..., None]
     spliced = Population(children, excused, np.full((len(children), population.scores.shape[1]), np.nan))
     return spliced.take(children.length >= SHORTEST), missing
@@ -138,7 +134,7 @@ def mutate(parents: Population, context: Context, rng: np.random.Generator) -> t
 
 
 def tests_of(records: Population, streams: NDArray[np.uint64], forced: NDArray[np.int16]) -> Tests:
-    """From the seed of each record's root, with these actions."""
+    """Tests from the start of each record, with these actions forced."""
     tests = tests_from_seeds(records.episodes.root_seed, streams, records.episodes.states.shape[-1], "action")
     tests.parent, tests.forced = records.origin, forced
     return tests

@@ -7,7 +7,7 @@ The released code differs: it tests one agent; it scans 50 candidates for a part
 abstract states; it counts a picked parent that was not mutated as offspring; it executes mutants a second time; it has
 a threshold for the reward, where ours always guides. Not reproduced: a candidate enters a front only if it dominates
 all others; objective values of 100 and more are ignored; the last drawn that dominates anybody wins a tournament; the
-search for a partner may never end; the final execution takes the agent's own actions: it only plays the root again.
+search for a partner may never end; the final execution takes the agent's own actions: it only plays the start again.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ import numpy as np
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import EXECUTION, MUTANT
-from epymarl_fairtest.core.scores import scaled_temperature, weights
+from epymarl_fairtest.core.scores import weights
 from epymarl_fairtest.predictor import Traces, fit_predictor, traces_of, traces_of_sample
 from epymarl_fairtest.settings import between, one_of, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search
-from epymarl_fairtest.strategies.fairtest.fitness import mean_over_steps
-from epymarl_fairtest.strategies.fairtest.options import F3_TEMPERATURE, LEVEL
+from epymarl_fairtest.strategies.genetic.guidance import LEVEL, TEMPERATURE, temperature_of
 from epymarl_fairtest.strategies.genetic.mosa import mosa_select, uncovered
 from epymarl_fairtest.strategies.genetic.operators import Rows
 from epymarl_fairtest.strategies.random import random_executions
@@ -46,11 +45,11 @@ from epymarl_fairtest.strategies.starla.operators import (
     tournament,
 )
 
-GOALS = np.array([-np.inf, 0.04, 0.05])  # of reward, margin and forest; who reaches one has covered the objective
+GOALS = np.array([-np.inf, 0.04, 0.05])  # of reward, margin and forest; reaching one covers the objective
 FAULTY = 0.5  # a child is probably faulty if the forest's "no fault" is less probable than this
 CROSSOVER = 0.75
-LARGEST = 0.25  # share of what is left that a round's initial executions may take,
-SMALLEST = 20  # unless it is fewer than so many
+LARGEST = 0.25  # share of what is left that a round's random executions may take,
+SMALLEST = 20  # which are at least this many
 BATCH = 256  # random executions at once, where there is nothing to breed from
 
 
@@ -64,7 +63,7 @@ class StarlaOptions:
         one_of("reward", "jfi"), "what is minimised beside margin and forest: the team's return, or the index", "reward"
     )
     f3_temperature: float | str = setting(
-        F3_TEMPERATURE, "softmax temperature of the margin; scaled is the median Q range", "scaled", flat=True
+        TEMPERATURE, "softmax temperature of the margin; scaled is the median Q range", "scaled", flat=True
     )
     d: float | None = setting(LEVEL, "abstraction level; null: by out-of-bag AUC", None, flat=True)
 
@@ -154,7 +153,7 @@ class Round:
         self.population = merged.take(mosa_select(merged.scores, self.goals, self._size))
 
     def note_replaced(self, executed: Episodes) -> None:
-        """How often the team acted otherwise than it would by itself: STARLA says that its states were replaced."""
+        """Count the actions that the team would not have taken by itself; STARLA calls their states replaced."""
         self._context.count("final_actions", int(executed.running.sum()) * executed.actions.shape[-1])
         self._context.count("final_actions_replaced", int(explorations(executed, self._context.available).sum()))
 
@@ -173,7 +172,7 @@ class Objectives:
     def __init__(self, context: Context, traces: Traces) -> None:
         """Train the forest on the traces of labelled episodes."""
         self._context, options = context, context.options
-        fair = ~context.judge.unfair(traces.received)  # undefined episodes are no failures
+        fair = ~context.judge.unfair(traces.received)  # undefined ones are not failures
         # STARLA's forest knows abstract states alone: what the agents received is hidden from it.
         blind = replace(traces, received=np.zeros_like(traces.received))
         with context.clock.phase("predictor"):
@@ -181,9 +180,7 @@ class Objectives:
                 blind, fair, buckets=2, seed=context.seed, d=options.d, workers=context.settings.threads
             )
         self.d = self._predictor.abstraction.d
-        scaled = options.f3_temperature == "scaled"
-        temperature = scaled_temperature(traces.q, context.available) if scaled else float(options.f3_temperature)
-        self._temperature = temperature
+        self._temperature = temperature_of(options.f3_temperature, traces, context.available)
         labelled = {"auc_full": None, "episodes": len(traces), "unfair": int((~fair).sum())}
         context.note("predictor", self._predictor.summary() | labelled)
 
@@ -200,7 +197,7 @@ class Objectives:
 def margin(traces: Traces, weight: Scores) -> Scores:
     """The gap between the two most probable actions, a mean over agents and steps of each episode."""
     top = np.partition(weight, -2, axis=-1)[..., -2:]
-    return mean_over_steps(traces, ((top[..., 1] - top[..., 0]) / weight.sum(axis=-1)).mean(axis=-1))
+    return traces.mean_over_steps(((top[..., 1] - top[..., 0]) / weight.sum(axis=-1)).mean(axis=-1))
 
 
 class Archive:
@@ -212,11 +209,11 @@ class Archive:
         self.know(initial)
 
     def know(self, scores: Scores) -> None:
-        """Who has these objectives was executed already."""
+        """Whoever has these objectives was executed already."""
         self._known.update(row.tobytes() for row in scores)
 
     def add(self, children: Population, available: Bools) -> int:
-        """Keep the new ones that are probably faulty, and say how many they are."""
+        """Keep the new ones that are probably faulty, and return how many there are."""
         new = []
         for row in np.flatnonzero(children.scores[:, -1] < FAULTY):  # one by one: each is compared with all before
             name = children.scores[row].tobytes()
