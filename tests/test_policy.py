@@ -212,7 +212,7 @@ def test_an_empty_folder_is_refused_with_both_ways_to_go_on(tmp_path: Path) -> N
 
 def test_a_checkpoint_instead_of_its_folder_is_told_apart_from_nothing(tmp_path: Path) -> None:
     folder = policy_folder(tmp_path / "team")
-    assert f"is a file; give the folder that it lies in, '{folder}'" in refused(folder / "agent.th")
+    assert f"is a file; give the folder that it is in, '{folder}'" in refused(folder / "agent.th")
 
 
 @pytest.mark.parametrize("keep", [0, 1, 10, 200, 1000, -1, -200])
@@ -294,14 +294,14 @@ def test_all_mismatches_are_told_in_one_message(tmp_path: Path) -> None:
         "more has shape (2,) in agent.th, expected None",
     ):
         assert part in message
-    assert message.count(";") == 3, "what these explain is not told again"
+    assert message.count(";") == 3, "what these explain is not said again"
 
 
 @pytest.mark.parametrize("separate", [False, True])
 def test_the_lines_of_policy_yaml_that_the_weights_contradict_are_named(separate: bool, tmp_path: Path) -> None:
     record = record_of("spread", "gru", hidden_dim=32, obs_agent_id=False, obs_last_action=True)
-    told = {"hidden_dim": 16, "use_rnn": False, "obs_agent_id": True, "obs_last_action": False}
-    save_policy(tmp_path / "team", replace(record, **told), random_weights(record, separate=separate))
+    wrong = {"hidden_dim": 16, "use_rnn": False, "obs_agent_id": True, "obs_last_action": False}
+    save_policy(tmp_path / "team", replace(record, **wrong), random_weights(record, separate=separate))
     assert refused(tmp_path / "team") == (
         f"The checkpoint in '{tmp_path / 'team'}' does not fit: hidden_dim is 16 in policy.yaml and 32 in agent.th;"
         " use_rnn is false in policy.yaml and true in agent.th; obs_last_action is false in policy.yaml and true in"
@@ -309,7 +309,7 @@ def test_the_lines_of_policy_yaml_that_the_weights_contradict_are_named(separate
     )
 
 
-def test_a_wrong_obs_size_is_told_and_nothing_else(tmp_path: Path) -> None:
+def test_a_wrong_obs_size_is_named_and_nothing_else(tmp_path: Path) -> None:
     record = record_of("spread", "mlp")
     save_policy(tmp_path / "team", replace(record, obs_size=1), random_weights(record))
     assert refused(tmp_path / "team").endswith(

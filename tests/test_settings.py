@@ -287,17 +287,17 @@ def test_options_are_given_with_a_dot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "options", "told"),
+    ("method", "options", "message"),
     [
         ("gmt", {"cycles": 5}, "Did you mean cycle?"),
         ("gmt", {"cycle": 0}, "fairtest_args.options.cycle=0 is not allowed"),
         ("random", {"cycle": 5}, "is not an option of method 'random'. Known are: batch."),
     ],
 )
-def test_a_wrong_option_is_refused_before_anything_runs(method: str, options: dict[str, Any], told: str) -> None:
+def test_a_wrong_option_is_refused_before_anything_runs(method: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(FairTestError) as caught:
         configure({"method": method, "options": options})
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_method_without_options_says_so() -> None:

@@ -53,11 +53,11 @@ OURS: dict[str, Callable[[], Any]] = {
     "spread, unwrapped": SpreadEnv,
     "foraging, unwrapped": make_foraging_env,
 }
-STOCK = {  # EPyMARL's own wrappers; max_cycles 25 is PettingZoo's, so that its agents are buried at the end
+STOCK = {  # EPyMARL's own wrappers; max_cycles 25 is PettingZoo's, so that its agents are removed at the end
     "spread": ("simple_spread_v3", {}, None),
     "spread, long": ("simple_spread_v3", {"max_cycles": 100}, None),
     "tag": ("simple_tag_v3", {"max_cycles": 26}, "PretrainedTag"),
-    "tag, buried": ("simple_tag_v3", {}, "PretrainedTag"),
+    "tag, to its end": ("simple_tag_v3", {}, "PretrainedTag"),
     "tag, frozen": ("simple_tag_v3", {}, "FrozenTag"),
 }
 

@@ -3,7 +3,7 @@
 python tools/settings_page.py [--check | --write]
 
 Prints the page, says whether docs/settings.md is it (exit code 1 if not), or writes it. It has a section for every
-setting and every option that may be given without `options.`, and a table of each method's options. What stands between
+setting and every option that may be given without `options.`, and a table of each method's options. What is between
 a section's heading and its list is written by hand and kept; a new section begins with the sentence of its field.
 """
 

@@ -2,7 +2,7 @@
 
 A host's own loop plays one episode at a time; here the twin plays `--batch` at once, by the same rules, and the
 learner is asked `--updates` times per batch. What comes out is a policy folder like that of `fairtest=True`:
-weights, policy.yaml, learning curve and training pool.
+weights, policy.yaml, learning curve and training sample.
 
 python tools/train_with_twin.py --algorithm qmix --env fairtest_lbf --steps 5000000 --out policies/lbf-qmix use_rnn=True
 """
@@ -42,15 +42,18 @@ class Collector:
         wrapper = host.environments[args.env](**host.environment_arguments(args))
         self.task, self.obs_size = task_for(wrapper._env), int(wrapper.get_obs_size())
         self.limit, self.available = int(wrapper.episode_limit), np.array(wrapper.get_avail_actions(), bool)
-        kernel = self.task.twin(wrapper._env, "env")
+        try:
+            kernel = self.task.twin(wrapper._env, "env")
+        except (ValueError, AttributeError):  # a variant that the twin does not know
+            kernel = None
         if kernel is None:
             raise SystemExit(f"there is no twin of {args.env_args['key']}")
         self._kernel, self._generator = kernel, np.random.default_rng(seed)
 
-    def record(self, **told: Any) -> PolicyRecord:
+    def record(self, **more: Any) -> PolicyRecord:
         args = self._training.args
         sizes = {"n_agents": args.n_agents, "n_actions": args.n_actions, "obs_size": self.obs_size}
-        return record_of_training(args, time_limit=self.limit, **sizes, **told)
+        return record_of_training(args, time_limit=self.limit, **sizes, **more)
 
     def episodes(self, count: int, epsilon: float) -> Episodes:
         policy = rebuild(self._training.mac.agent.state_dict(), self.record())
@@ -107,12 +110,12 @@ def forward_at_once(mac: Any) -> None:
     mac.forward = forward
 
 
-def sample_into(pool: TrainingSample, episodes: Episodes) -> None:
-    first = pool.offered + 1
-    for position in pool.offer(len(episodes)):
+def sample_into(kept: TrainingSample, episodes: Episodes) -> None:
+    first = kept.offered + 1
+    for position in kept.offer(len(episodes)):
         row = position - first
         steps = slice(0, episodes.length[row])
-        pool.add(position, episodes.q[row, steps], episodes.rewards[row, steps])
+        kept.add(position, episodes.q[row, steps], episodes.rewards[row, steps])
 
 
 def main() -> None:
@@ -141,7 +144,7 @@ def main() -> None:
     if args.obs_agent_id and not args.obs_last_action:
         forward_at_once(training.mac)
         forward_at_once(training.learner.target_mac)
-    collector, pool = Collector(training, given.seed), TrainingSample(given.pool, given.seed)
+    collector, kept = Collector(training, given.seed), TrainingSample(given.pool, given.seed)
     curve: list[tuple[int, float, float]] = []
     steps = episodes_played = 0
     began = time.process_time()
@@ -151,13 +154,13 @@ def main() -> None:
             curve.append((steps, float(returns.mean()), float(returns.std())))
             line = {"steps": steps, "test_return": curve[-1][1], "cpu_seconds": round(time.process_time() - began)}
             print(json.dumps(line), flush=True)
-            save(given, training, collector, pool, curve)  # a stop loses at most one interval
+            save(given, training, collector, kept, curve)  # a stop loses at most one interval
         if steps >= given.steps:
             break
         share = min(1.0, steps / args.epsilon_anneal_time)
         epsilon = args.epsilon_start + share * (args.epsilon_finish - args.epsilon_start)
         episodes = collector.episodes(given.batch, epsilon)
-        sample_into(pool, episodes)
+        sample_into(kept, episodes)
         training.buffer.insert_episode_batch(as_batch(training, episodes))
         steps += int(episodes.length.sum())
         episodes_played += given.batch
@@ -168,7 +171,7 @@ def main() -> None:
 
 
 def save(
-    given: argparse.Namespace, training: Training, collector: Collector, pool: TrainingSample,
+    given: argparse.Namespace, training: Training, collector: Collector, kept: TrainingSample,
     curve: list[tuple[int, float, float]],
 ) -> None:  # fmt: skip
     record = collector.record(
@@ -178,7 +181,7 @@ def save(
         command=shlex.join(["tools/train_with_twin.py", *sys.argv[1:]]),
     )
     save_policy(given.out, record, training.mac.agent.state_dict())
-    pool.save(given.out / FILE)
+    kept.save(given.out / FILE)
     with open(given.out / "learning_curve.csv", "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("training_steps", "test_return_mean", "test_return_std"))

@@ -156,7 +156,7 @@ def tests_from_seeds(
 
 
 def random_tests(count: int, state_size: int, generator: np.random.Generator) -> Tests:
-    """Fresh seeds and fresh exploration streams: the team as it is, from starts that nobody chose."""
+    """Fresh seeds and fresh exploration streams: the team as it is, from randomly drawn starts."""
     seeds = generator.integers(0, 2**31, count, dtype=np.int64)
     streams = generator.integers(0, 2**64, count, dtype=np.uint64)
     return tests_from_seeds(seeds, streams, state_size)

@@ -41,7 +41,7 @@ MUTANT = purpose("mutant", "mutated offspring", strict=True, paper=True)
 SPLICE = purpose("splice", "crossover offspring executed after the search", strict=True)
 PREDICTOR = purpose("predictor", "random executions that train the fairness predictor", strict=True)
 CALIBRATION = purpose("calibration", "random executions that calibrate theta", strict=True)
-PROOF = purpose("proof", "the real environment beside its twin, before the search (charged to nobody)")
+PROOF = purpose("proof", "the real environment beside its twin, before the search (not charged)")
 
 
 def is_charged(name: str, accounting: str) -> bool:

@@ -1,6 +1,6 @@
 """Registries that fill themselves: our own modules below a package, then what other packages add by entry points.
 
-Whoever adds an entry adds a file: a module with the agreed attribute, or a package with an entry point. An entry point
+Adding an entry adds one file: a module with the agreed attribute, or a package with an entry point. An entry point
 that does not work is named, with its package, and everything else works.
 """
 

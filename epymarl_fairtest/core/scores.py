@@ -1,7 +1,7 @@
 """How a policy's scores are read: `q` (Q-values, of which the best is taken) or `logits` (of a policy that is sampled).
 
-Episodes record Q-values as they are, and probabilities where the policy gives logits. Everybody who needs the
-probability of an action asks here: one that an agent does not have has none.
+Episodes record Q-values as they are, and probabilities where the policy gives logits. The probability of an action is
+computed here and nowhere else; an action that an agent does not have has probability 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def probabilities(
 ) -> Array:
     """Probabilities of actions from recorded values (..., agents, actions).
 
-    Q-values are none: their softmax at `temperature` (a number, or one per agent and step) stands for them.
+    Q-values are not probabilities: their softmax at `temperature` (a number, or one per agent and step) is taken.
     """
     weight = weights(values, available, reading, temperature)
     share: Array = weight / weight.sum(axis=-1, keepdims=True)
@@ -35,7 +35,7 @@ def probabilities(
 def weights(
     values: NDArray[np.float32], available: NDArray[np.bool_], reading: str = "q", temperature: Any = 1.0
 ) -> Array:
-    """The same before their sum is made 1."""
+    """The same, not yet divided by their sum."""
     if reading != "q":
         return values.astype(np.float64)
     scaled = np.where(available, values.astype(np.float64) / temperature, -np.inf)

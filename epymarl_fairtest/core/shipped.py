@@ -1,4 +1,4 @@
-"""Where the files that ship with FairTest lie: in a clone beside the package, in a wheel inside it."""
+"""Where the files that ship with FairTest are: in a clone beside the package, in a wheel inside it."""
 
 from pathlib import Path
 

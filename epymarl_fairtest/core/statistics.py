@@ -67,7 +67,7 @@ class Rate:
 
 
 def rate_of(count: int, executions: int, confidence: float) -> Rate:
-    """Of what is left of `confidence`, half lies beyond each end of the interval, at most."""
+    """The interval leaves at most (1 - confidence) / 2 beyond each of its ends."""
     interval = stats.binomtest(count, executions).proportion_ci(confidence, method="exact")
     return Rate(count, executions, float(interval.low), float(interval.high))
 

@@ -49,7 +49,7 @@ class Lockstep:
         """The episodes with what the agents saw before `start_step`, looked at in the worlds: it is not stored."""
         policy = self._policy
         obs = np.zeros((len(episodes), episodes.limit, policy.n_agents, policy.obs_size), np.float32)
-        if policy.hidden_size:  # nobody else remembers it
+        if policy.hidden_size:  # without memory the past does not matter
             (world,) = self._some_worlds(1)
             for row, steps in enumerate(episodes.start_step):
                 for step in range(steps):

@@ -120,7 +120,7 @@ def _record(
     episodes.rewards[to, at], episodes.states[to, after] = rewards[now], states[now]
 
 
-PROOF = 12  # seeds, and as many starts in the middle: more than that costs over a second with a GRU
+PROOF = 12  # seeds, and the same number of starts in the middle: more would take over a second with a GRU
 
 
 def prove(twin: Engine, real: Engine, state_size: int) -> bool:

@@ -1,6 +1,6 @@
 """Every setting of a run: names, rules and meaning. The values are in config/fairtest.yaml and config/presets.
 
-A setting is wrong before training starts or never: every name and every value is checked.
+A wrong setting is refused before training starts: every name and every value is checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Settings:
     method: str = setting(TEXT, "the strategy that chooses the tests")
     options: Mapping[str, Any] = setting(
         Rule("a set of the method's own settings, e.g. options.cycle=25", lambda v: isinstance(v, Mapping)),
-        "settings that only this method has (docs/baselines.md)",
+        "settings that only this method has (docs/settings.md)",
     )
     allocation: str = setting(
         TEXT,
@@ -127,7 +127,7 @@ class Settings:
 
 
 def free_cores(most: int = 2) -> int:
-    """How many of this process's cores nobody uses, by the load of the last minute; at least one, at most `most`."""
+    """How many of this process's cores are idle, by the load of the last minute; at least one, at most `most`."""
     try:
         idle = len(os.sched_getaffinity(0)) - os.getloadavg()[0]
     except (AttributeError, OSError):  # not on every system
@@ -176,13 +176,13 @@ def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def checked_settings(values: Mapping[str, Any]) -> Settings:
     """The settings with these values, each one checked."""
-    found = {name: checked("fairtest_args", FIELDS[name], value) for name, value in values.items()}
-    if found["index"] != "jfi" and found["theta"] is None:
+    allowed = {name: checked("fairtest_args", FIELDS[name], value) for name, value in values.items()}
+    if allowed["index"] != "jfi" and allowed["theta"] is None:
         raise FairTestError(
-            f"fairtest_args.index={found['index']!r} needs a threshold of its own: set theta to a number in (0, 1],"
+            f"fairtest_args.index={allowed['index']!r} needs a threshold of its own: set theta to a number in (0, 1],"
             " or to auto. The tasks' thresholds are for jfi."
         )
-    return Settings(**found)
+    return Settings(**allowed)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def _imported(name: str) -> Allocation:
     except Exception as error:  # the user's module may fail in any way while it is imported
         raise FairTestError(
             f"allocation={name!r} cannot be imported ({type(error).__name__}: {error}). Write it as "
-            "package.module:function and see that the module lies on PYTHONPATH."
+            "package.module:function and make sure that the module is on PYTHONPATH."
         ) from error
     if not callable(function):
         raise FairTestError(
@@ -40,7 +40,7 @@ def _imported(name: str) -> Allocation:
 
 
 def _checked(task: Task, name: str, function: Allocation) -> Allocation:
-    """A wrong allocation would make every verdict wrong in silence: look at each result."""
+    """A wrong allocation would silently make every verdict wrong: check each result."""
 
     def allocation(state: Array, reward: Array) -> Array:
         paid = np.asarray(function(state, reward), dtype=np.float64)

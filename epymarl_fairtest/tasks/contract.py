@@ -71,11 +71,11 @@ class Task(ABC):
     suggested_allocation: ClassVar[str] = "env"  # what to choose when the environment pays everyone the same
     distinct_distance: ClassVar[float]  # two failures of one root this close are one (position units)
 
-    environments: ClassVar[Mapping[str, str]] = {}  # gymnasium id -> entry point, of environments it brings along
+    environments: ClassVar[Mapping[str, str]] = {}  # gymnasium id -> entry point, registered for our own tasks
     twins: ClassVar[str] = ""  # of which environments and allocations it has one, for an error message
     legend: ClassVar[str] = ""  # what a drawing shows besides the agents
     grid: ClassVar[bool] = False  # positions are row and column of a grid, not x and y of a plane
-    placed: ClassVar[bool] = True  # positions are places, not just numbers that tell episodes apart
+    placed: ClassVar[bool] = True  # positions are places, not just numbers that differ between episodes
 
     n_agents: int  # agents under test
     state_size: int

@@ -15,9 +15,9 @@ def wrappers(env: Any) -> list[Any]:
 
 
 def set_clocks(chain: list[Any], step: int) -> None:
-    """Let every wrapper that counts believe in `step` steps. Call it before writing: it may have to reset."""
+    """Set the step of every wrapper that counts steps. Call it before writing: it may have to reset."""
     if any(not getattr(layer, "_has_reset", True) for layer in chain):
-        chain[0].reset()  # gymnasium's checkers remember their first observation and cannot do without
+        chain[0].reset()  # gymnasium's checkers remember their first observation and fail without it
     for layer in chain:
         if hasattr(layer, "_elapsed_steps"):
             layer._elapsed_steps = step

@@ -40,7 +40,7 @@ def per_agent(reward: Any, env: Any, agents: int) -> NDArray[np.float64]:
     which = f"The environment {getattr(env.unwrapped, 'spec', None) or env}"
     if paid.ndim == 0:
         raise FairTestError(
-            f"{which} pays one reward for the whole team, so nobody can say how it is shared. FairTest needs an"
+            f"{which} pays one reward for the whole team, so it cannot be said how it is shared. FairTest needs an"
             " environment whose step returns one reward per agent (level-based foraging, the particle environments)."
         )
     raise FairTestError(
@@ -62,7 +62,7 @@ class World:
         limit: int | None = None,
         ended: Callable[[tuple[Any, ...]], bool] = ended,
     ) -> None:
-        """With a `limit` an episode is over after so many steps, whatever the environment says."""
+        """With a `limit` an episode is over after that many steps, whatever the environment says."""
         self._env, self._task, self._allocation = env, task, allocation
         self._source = task.source(env)
         self._obs_size, self._limit, self._ended = obs_size, limit, ended

@@ -1,4 +1,4 @@
-"""Policy folders: `agent.th` and `policy.yaml`, read without running anything that lies in them.
+"""Policy folders: `agent.th` and `policy.yaml`, read without running anything in them.
 
 Every mismatch between weights, description and environment is reported in one message.
 """
@@ -53,7 +53,7 @@ class PolicyRecord:
 
 
 def record_of_training(
-    args: Any, *, time_limit: int, n_agents: int, n_actions: int, obs_size: int, **told: Any
+    args: Any, *, time_limit: int, n_agents: int, n_actions: int, obs_size: int, **more: Any
 ) -> PolicyRecord:
     """The record of a team that a host trains with `args`, its environment of the given sizes."""
     made_with = {
@@ -73,7 +73,7 @@ def record_of_training(
         obs_last_action=bool(args.obs_last_action),
         obs_agent_id=bool(args.obs_agent_id),
         env_args=made_with,
-        **told,
+        **more,
     )
 
 
@@ -91,7 +91,7 @@ def save_policy(folder: Path, record: PolicyRecord, weights: dict[str, Tensor]) 
 
 def load_record(folder: Path) -> PolicyRecord:
     if folder.is_file():
-        raise FairTestError(f"{str(folder)!r} is a file; give the folder that it lies in, {str(folder.parent)!r}.")
+        raise FairTestError(f"{str(folder)!r} is a file; give the folder that it is in, {str(folder.parent)!r}.")
     if not folder.is_dir():
         raise FairTestError(f"There is no policy folder {str(folder)!r}. {NEXT_STEP}")
     path = folder / "policy.yaml"
@@ -147,13 +147,13 @@ def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: 
         if value != getattr(record, name)
     ]
     real = replace(record, **environment) if mismatches(weights, record) else record
-    told = told_by(weights, real)
+    shown = shown_by(weights, real)
     wrong += [
         f"{name} is {_as_yaml(getattr(record, name))} in policy.yaml and {_as_yaml(value)} in agent.th"
-        for name, value in told.items()
+        for name, value in shown.items()
         if value != getattr(record, name)
     ]
-    wrong += mismatches(weights, replace(real, **told))
+    wrong += mismatches(weights, replace(real, **shown))
     if wrong:
         raise does_not_fit(folder, wrong)
     return rebuild(weights, record)
@@ -172,22 +172,22 @@ def rebuild(weights: Mapping[str, Tensor], record: PolicyRecord) -> NetworkPolic
     )
 
 
-def told_by(weights: Mapping[str, Tensor], record: PolicyRecord) -> dict[str, Any]:
-    """The fields of policy.yaml as the shapes of `weights` tell them; those that they do not tell are left out."""
+def shown_by(weights: Mapping[str, Tensor], record: PolicyRecord) -> dict[str, Any]:
+    """The fields of policy.yaml as the shapes of `weights` show them; those that they do not show are left out."""
     own = "agents.0." if "agents.0.fc1.weight" in weights else ""
     shapes = {name.removeprefix(own): value.shape for name, value in weights.items() if name.startswith(own)}
     first, last = shapes.get("fc1.weight", ()), shapes.get("fc2.weight", ())
     if len(first) != 2 or len(last) != 2:
         return {}
-    told: dict[str, Any] = {"hidden_dim": first[0], "n_actions": last[0]}
+    shown: dict[str, Any] = {"hidden_dim": first[0], "n_actions": last[0]}
     if own:
-        told["n_agents"] = len({name.split(".")[1] for name in weights if name.startswith("agents.")})
+        shown["n_agents"] = len({name.split(".")[1] for name in weights if name.startswith("agents.")})
     if "rnn.weight_ih" in shapes or "rnn.weight" in shapes:
-        told["use_rnn"] = "rnn.weight_ih" in shapes
-    sized = replace(record, **told)
+        shown["use_rnn"] = "rnn.weight_ih" in shapes
+    sized = replace(record, **shown)
     flags: list[dict[str, Any]] = [{"obs_last_action": a, "obs_agent_id": b} for a in NO_YES for b in NO_YES]
     fitting = [flag for flag in flags if inputs_of(replace(sized, **flag)) == first[1]]
-    return told | (fitting[0] if len(fitting) == 1 and inputs_of(sized) != first[1] else {})
+    return shown | (fitting[0] if len(fitting) == 1 and inputs_of(sized) != first[1] else {})
 
 
 def _as_yaml(value: Any) -> str:

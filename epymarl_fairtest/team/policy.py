@@ -136,7 +136,7 @@ class NetworkPolicy(ChunkedPolicy):
         return torch.stack([q for q, _ in each], dim=1), torch.stack([h for _, h in each], dim=1)
 
     def _blank_inputs(self) -> Tensor:
-        """The chunk that this thread fills again and again; who is who stands in it already."""
+        """The chunk that this thread fills again and again; the agents' ids are in it already."""
         if not hasattr(self._own, "inputs"):
             self._own.inputs = torch.zeros(CHUNK, self.n_agents, self._inputs)
             if self._agent_id:

@@ -17,7 +17,7 @@ from epymarl_fairtest.core.ledger import purpose
 
 CONFIRMED, UNSTABLE, UNCHECKED = "confirmed", "unstable", "unchecked"
 COMPARED = ("states", "actions", "rewards", "length")  # what happened; Q-values are why
-REPLAY = purpose("replay", "failures again in the real environment, after the search (charged to nobody)")
+REPLAY = purpose("replay", "failures again in the real environment, after the search (not charged)")
 
 
 def replay(context: Aftermath) -> Steps:

@@ -21,7 +21,7 @@ class Index:
     name: str
     label: str  # as people read it
     of: Callable[[Array], Array]
-    lowest: Callable[[int], float] = lambda agents: 0.0  # the least it can be for so many agents
+    lowest: Callable[[int], float] = lambda agents: 0.0  # the least it can be for that many agents
     order: int = LATER  # among all indices
 
     def __call__(self, received: Array) -> Array:

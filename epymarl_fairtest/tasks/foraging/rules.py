@@ -1,7 +1,7 @@
 """Foraging (LBF): players of different levels load food together; works for any lbforaging ForagingEnv.
 
 State: row, col, level of each player; row, col, level of each food slot (the food in row-major order of
-the field as it lies now, then -1, -1, 0 for what was eaten); the sum of the levels of the food spawned at
+the field as it is now, then -1, -1, 0 for what was eaten); the sum of the levels of the food spawned at
 reset, by which rewards are divided.
 """
 
@@ -150,8 +150,8 @@ class ForagingTask(Task):
     def perturb(self, states: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
         """Rounded to cells and kept inside the field.
 
-        A row or column of 0 to 2 never changes (2 * 1.2 rounds to 2), so a team that stands there entirely
-        cannot be perturbed: every try is refused.
+        A row or column of 0 to 2 never changes (2 * 1.2 rounds to 2), so a team whose players all
+        stand there cannot be perturbed: every try is refused.
         """
         new = states.copy()
         old = self.positions(states)
@@ -160,7 +160,7 @@ class ForagingTask(Task):
         return new, (new != states).any(axis=1) & ~self._crowded(new)
 
     def start_vectors(self, states: Array) -> Array:
-        """row, col, level of players and food slots, scaled from what can be drawn; empty slots lie in the middle."""
+        """row, col, level of players and food slots, scaled from what can be drawn; empty slots are in the middle."""
         things = states[..., :-1].reshape(*states.shape[:-1], -1, 3)
         scaled = 2 * (things - self._least) / self._range() - 1
         scaled[..., :2][self._empty(things)] = 0

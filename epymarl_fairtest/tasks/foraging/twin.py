@@ -12,7 +12,7 @@ from epymarl_fairtest.tasks.mpe.physics import Array
 
 Levels = NDArray[np.int64]
 NONE, NORTH, SOUTH, WEST, EAST, LOAD = range(6)
-ATTEMPTS = 1000  # upstream gives up a spawn after as many
+ATTEMPTS = 1000  # upstream gives up spawning after this many
 
 
 class ForagingTwin:
@@ -182,7 +182,7 @@ def _step(
         if not running[world]:
             continue
         state = states[world]
-        # where everybody wants to go; an impossible action is no action
+        # where everybody wants to go; an impossible action does nothing
         for player in range(players):
             row, col = np.int64(state[3 * player]), np.int64(state[3 * player + 1])
             action = actions[world, player]
@@ -193,7 +193,7 @@ def _step(
             if not inside or _food_at(state, to_row, to_col, players, slots) >= 0:
                 to_row, to_col = row, col
             target_row[player], target_col[player] = to_row, to_col
-        # nobody moves to a cell that two want; whoever is alone moves, even onto one who was held up
+        # nobody moves to a cell that two want; a player who alone wants a cell moves, even onto one who was held up
         for player in range(players):
             alone = True
             for other in range(players):

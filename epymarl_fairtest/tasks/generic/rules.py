@@ -14,11 +14,11 @@ from epymarl_fairtest.tasks.contract import Array, Task
 from epymarl_fairtest.tasks.layers import wrappers
 
 REMEMBERED = ("last_obs", "_obs")
-MOST_CELLS = 2**40  # beyond this a cell number is no use and soon overflows
+MOST_CELLS = 2**40  # beyond this a cell number means little and soon overflows
 
 
 class GenericTask(Task):
-    """What is left when nothing is known: the environment's own reward, and episodes told apart by seed."""
+    """What is left when nothing is known: the environment's own reward, and episodes that differ by seed."""
 
     name: ClassVar[str] = "generic"
     theta: ClassVar[float] = 0.80
@@ -88,7 +88,7 @@ def _memory(env: Any) -> tuple[Any, str] | None:
 
 
 class Unplaced(GenericTask):
-    """A recorded run whose states cannot be understood: what each agent sees first stands for where it is."""
+    """A recorded run whose states cannot be understood: what each agent sees first is taken for its position."""
 
     def __init__(self, agents: int, state_size: int) -> None:
         self.n_agents, self.state_size = agents, state_size

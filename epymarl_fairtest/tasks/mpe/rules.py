@@ -132,7 +132,7 @@ class MpeTask(Task):
         new = states.copy()
         tested = slice(0, 4 * self.n_agents)
         old = states[:, tested]
-        # What was recorded beyond the bound stays reachable: many predators lie outside the unit square.
+        # What was recorded beyond the bound stays reachable: many predators are outside the unit square.
         limit = np.maximum(np.tile([1.0, 1.0, self.speed, self.speed], self.n_agents), np.abs(old))
         new[:, tested] = np.clip(old * rng.uniform(0.8, 1.2, old.shape), -limit, limit)
         return new, np.isfinite(new).all(axis=1) & (new != states).any(axis=1) & ~self._touching(new)
@@ -177,7 +177,7 @@ def distance(a: Array, b: Array) -> Array:
 
 
 def _revive(inner: Any, step: int) -> None:
-    """The bookkeeping of a running episode at `step`, also after PettingZoo has buried the agents."""
+    """The bookkeeping of a running episode at `step`, also after PettingZoo has removed the agents."""
     names = inner.possible_agents
     inner.agents = names[:]
     inner.rewards = dict.fromkeys(names, 0.0)

@@ -53,7 +53,7 @@ class Prey:
     """
 
     def __init__(self, weights: dict[str, np.ndarray], source: str = "the given weights") -> None:
-        """Check the weights: off the grid the promise of exactness would break without a sign."""
+        """Check the weights: off the grid sums would no longer be exact, and nothing would show it."""
         for name, shape in SHAPES.items():
             if name not in weights:
                 raise FairTestError(f"{source} has no array '{name}'; it needs {', '.join(SHAPES)}.")
