@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 from test_extending import ENTRY_POINTS, REGISTRIES, write_package
 
+from epymarl_fairtest.commands import main
 from epymarl_fairtest.core.ledger import PURPOSES
 from epymarl_fairtest.core.registry import Registry
+from epymarl_fairtest.settings import fields_of
 
 HOOVER = ["--set", "index=hoover", "--set", "theta=0.85"]
 SEARCH = ["--method", "nearby", "--budget", "120", "--set", "options.batch=40", *HOOVER]
@@ -418,3 +420,26 @@ def test_everything_else_works_beside_a_bad_package(bad: Path, tmp_path: Path) -
     assert "'broken' of the package 'bad-company'" in done.stderr
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (summary["task"], summary["executed_episodes"]) == ("spread", 20)
+
+
+# --- the help of our own ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["run", "gate"])
+def test_help_lists_every_method_with_its_options(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    text = " ".join(capsys.readouterr().out.partition("methods, and the settings")[2].split())
+    for name, strategy in REGISTRIES["fairtest.strategies"].items():
+        assert f"{name} {strategy.doc} {', '.join(fields_of(strategy.options))}" in text
+
+
+def test_help_is_quick(tmp_path: Path) -> None:
+    """It looks at every strategy, and must not wait for the libraries that some of them use."""
+    program = (
+        "import sys\nfrom epymarl_fairtest.commands import main\n"
+        "try: main(['run', '--help'])\nexcept SystemExit: print(*sys.modules)"
+    )
+    loaded = {name.split(".")[0] for name in python(["-c", program], tmp_path).stdout.splitlines()[-1].split()}
+    assert "epymarl_fairtest" in loaded
+    assert not loaded & {"torch", "sklearn", "pandas", "matplotlib", "ot"}
