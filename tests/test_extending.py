@@ -297,7 +297,7 @@ def rows(first: str) -> list[list[str]]:
 def test_the_purposes_are_charged_as_the_page_says() -> None:
     shown = {purpose: (strict == "yes", paper == "yes") for purpose, strict, paper, _ in rows("purpose")}
     assert shown == {name: (PURPOSES[name].strict, PURPOSES[name].paper) for name in shown}
-    others = {name for name in PURPOSES if name not in shown}
+    others = set(PURPOSES) - set(shown) - {"again"}  # the page's own step
     assert others == {"calibration", "proof", *(step.purpose for step in STEPS.values())}, "those are not a strategy's"
 
 

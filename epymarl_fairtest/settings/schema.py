@@ -50,9 +50,7 @@ class Settings:
         "per-agent reward that fairness is judged on: env (what the environment pays), nearest_landmark"
         " (spread), prey_distance (tag), or package.module:function",
     )
-    index: str = setting(
-        Registered(INDICES), "fairness index of what the agents received: Jain's, 1 - Gini, min/max, 1 - variation"
-    )
+    index: str = setting(Registered(INDICES), "fairness index of what the agents received")
     theta: float | str | None = setting(
         Rule(
             "a number in (0, 1], auto, or null (the task's own, for jfi only)",

@@ -21,6 +21,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.judged import Judge, Judged
 from epymarl_fairtest.core.registry import LATER, is_name, is_text, missing_parts
 from epymarl_fairtest.settings import FIELDS, NoOptions, Settings, fields_of, options_of
+from epymarl_fairtest.tasks import TASKS
 from epymarl_fairtest.tasks.contract import ABILITIES, Task
 from epymarl_fairtest.team.sample import TrainingEpisodes
 
@@ -133,8 +134,8 @@ class Strategy:
             if task is not None and not getattr(task, need):
                 raise FairTestError(
                     f"fairtest_args.method={self.name!r} needs {ABILITIES[need]}, which the task {task.name!r} does"
-                    " not offer. Choose method=random, or an environment with a task of its own (spread, tag,"
-                    " foraging)."
+                    " not offer. Choose method=random, or an environment with a task of its own"
+                    f" ({', '.join(name for name, other in TASKS.items() if getattr(other, need))})."
                 )
         if settings.accounting == "strict" and settings.budget <= settings.calibration:
             raise FairTestError(

@@ -21,7 +21,7 @@ from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.team.contract import Team
 
-FREE = 20  # times the budget: who executes more than that is not charged for it
+FREE = 10  # times the budget: who executes more than that is not charged for it
 EMPTY = 100  # requests without a single test, one after the other
 
 

@@ -120,6 +120,7 @@ def reads_states(case: TaskCase) -> None:
     assert np.isfinite(before).all(), "a state holds NaN or infinity"
     assert np.array_equal(before, known.read(known.source(env))), "source(env) reads another state than env"
     env.step([0] * known.n_agents)
+    known.read(env)
     assert np.array_equal(before, kept), "a state that was read changes when the environment goes on: copy it"
 
 
