@@ -5,13 +5,18 @@ VENV ?= .venv
 PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 SETUP = setup.py constraints.txt
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test test-slow check format bench clean
 
 demo: $(VENV)/.demo  ## train a small QMIX team with fairtest=True and test it
 	$(VENV)/bin/fairtest demo --out build/demo
 
-test: $(VENV)/.test  ## run the tests
-	$(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST = $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+test: $(VENV)/.test  ## run the tests, some minutes
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/.test  ## run the slow ones: Ray and Dask, browser, crashes, documentation, long trainings
+	$(PYTEST) -m slow
 
 check: $(VENV)/.check  ## format, lint and types
 	$(VENV)/bin/ruff format --check .

@@ -19,6 +19,9 @@ from benchmarks.crash import differences, lost, write_records
 WHOLE = TESTS / "fixtures" / "format-3"
 
 
+pytestmark = pytest.mark.crash
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, int]]]:
     """In a process of its own: it forks, which a process with threads should not do."""

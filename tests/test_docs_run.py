@@ -83,6 +83,7 @@ BLOCKS_ELSEWHERE = {  # page -> the test that executes its Python blocks
     "extending.md": "test_extending.py: test_the_shown_strategy_runs_with_its_option",
 }
 DECIDES = {"gate", "policies", "doctor"}  # 1 is an answer of these
+pytestmark = pytest.mark.docs
 MEASURED: list[list[str]] = []  # benchmarks that were executed
 WRITES = ("--out", "--junit", "--figure", "--pytest")
 

@@ -37,9 +37,8 @@ FLAGS = (
     "--disable-sync",
     "--hide-scrollbars",
 )
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="no chromium and chromedriver on PATH: apt install chromium chromium-driver"
-)
+MISSING = "no chromium and chromedriver on PATH: apt install chromium chromium-driver"
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=MISSING)]
 
 
 @pytest.fixture(scope="module")

@@ -790,6 +790,7 @@ def a_killer(out: Path) -> Iterator[list[int]]:
         thread.join()
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("backend", ["processes", "dask", "ray"])
 def test_a_lost_workers_job_is_run_again(
     backend: str, done: Path, team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -843,6 +844,7 @@ def dask_cluster(tmp_path: Path) -> Iterator[Callable[..., str]]:
         cluster.close()
 
 
+@pytest.mark.ray
 def test_a_dask_cluster_is_found_by_its_address(
     dask_cluster: Callable[..., str], done: Path, team: Path, tmp_path: Path
 ) -> None:
@@ -850,6 +852,7 @@ def test_a_dask_cluster_is_found_by_its_address(
     assert summaries(tmp_path / "out") == summaries(done)
 
 
+@pytest.mark.ray
 def test_a_dask_cluster_without_workers_is_refused(
     dask_cluster: Callable[..., str], team: Path, tmp_path: Path
 ) -> None:
