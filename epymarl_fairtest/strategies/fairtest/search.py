@@ -6,7 +6,6 @@ from collections.abc import Generator
 from contextlib import suppress
 from functools import partial
 
-from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import CANDIDATE, MUTANT, PREDICTOR, RE_EXECUTION, SPLICE
 from epymarl_fairtest.core.scores import scaled_temperature
@@ -15,6 +14,7 @@ from epymarl_fairtest.strategies.contract import BudgetSpent, Context, Request, 
 from epymarl_fairtest.strategies.fairtest.breeding import Breeding, Kept, Population, join
 from epymarl_fairtest.strategies.fairtest.fitness import Fitness, decision_certainty
 from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of
+from epymarl_fairtest.strategies.random import random_tests
 
 SHORTEST = 5  # steps; a shorter episode gives the operators nothing to work on
 
