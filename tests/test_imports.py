@@ -34,8 +34,9 @@ EDGES = {  # folder -> what it may import of ours, itself aside
     "host": {"campaign", "core", "report", "store", "strategies", "tasks", "team"},
     "commands": {
         "__init__", "campaign", "core", "engine", "host", "report", "settings", "store", "strategies", "study", "tasks",
-        "team",
+        "team", "testing",
     },
+    "testing": {"campaign", "core", "engine", "report", "settings", "store", "strategies", "tasks", "team"},
 }  # fmt: skip
 LIBRARIES = {  # library -> the folders and modules that may import it
     "sacred": {"host"},
@@ -46,8 +47,8 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     "matplotlib": {"report"},
     "PIL": {"report"},
     "jinja2": {"report"},
-    "torch": {"host", "strategies/gmt", "tasks/tag/environment", "team"},
-    "gymnasium": {"host", "tasks", "team"},
+    "torch": {"host", "strategies/gmt", "tasks/tag/environment", "team", "testing"},
+    "gymnasium": {"host", "tasks", "team", "testing"},
     "lbforaging": {"tasks/foraging"},
     "numba": {"engine/choice", "tasks/kernels", "tasks/mpe/physics", "tasks/foraging", "tasks/spread", "tasks/tag"},
     "sklearn": {"predictor/forest", "strategies/start_surrogate"},
