@@ -274,11 +274,14 @@ def test_the_run_to_interrupt_has_every_kind_of_batch(whole: Result) -> None:
     assert {"seed", "mutation", "crossover"} <= set(whole.failures["operator"].tolist())
 
 
-@pytest.mark.parametrize("damage", [*DAMAGE, "before-commit"])
-@pytest.mark.parametrize("batch", range(BATCHES))
+KINDS = [*DAMAGE, "before-commit"]
+
+
+@pytest.mark.parametrize(("batch", "damage"), [(batch, KINDS[batch % len(KINDS)]) for batch in range(BATCHES)])
 def test_a_run_interrupted_at_any_batch_ends_as_if_nothing_had_happened(
     batch: int, damage: str, whole: Result, tmp_path: Path
 ) -> None:
+    """Every batch once, every damage twice; epymarl_fairtest.testing interrupts and resumes every strategy."""
     path = tmp_path / "run"
     folder = Recording(path, stop_after=batch, stop_before_commit=damage == "before-commit")
     with pytest.raises(KeyboardInterrupt):
