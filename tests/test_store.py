@@ -732,10 +732,11 @@ def test_a_signal_that_a_library_swallows_stops_the_run_after_the_batch(tmp_path
     folder = Deaf(tmp_path / "run")
     team = saved_team(policy_folder(tmp_path / "team", time_limit=5), "env")
     given = configure({"method": "random", "budget": 100, "batch": 10, "engine": "lockstep", "report": False})
+    before = signal.getsignal(signal.SIGTERM)
     with stoppable(), pytest.raises(Stopped):
         run(team, given, folder, seed=1, command="", warn=print)
     assert folder.episode_count() == 20
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, "as before"
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_an_ignored_signal_stays_ignored() -> None:
