@@ -277,7 +277,8 @@ def without_repeats(pairs: list[tuple[str, Any]]) -> Iterator[dict[str, Any]]:
             yield group
             group = {}
         group[name] = value
-    yield group
+    if group:
+        yield group
 
 
 def sections() -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Every command and every Python block of the pages is executed, in order, page by page, in a small world.
 
-Sizes are made small by the words of the command alone (`SMALLER`, `INSTEAD`, `ADDED`). What is not executed here stands
-in `NOT_HERE` with its reason, or in `KINDS` with the training run of test_plugin.py that does the same.
+Sizes are made small by the words of the command alone (`SMALLER`, `INSTEAD`, `ADDED`), and the shipped teams come with
+few of their training episodes. What is not executed here stands in `NOT_HERE` with its reason, in `KINDS` with the
+training run of test_plugin.py that does the same, or is one of many examples alike (`FEW`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
-from support import JOBS, TESTS, Job, policy_folder
+from host_jobs import JOBS, Job
+from support import TESTS, policy_folder
 from test_docs import PAGES, ROOT, blocks, commands
 from test_install import MINI
 
@@ -63,6 +66,9 @@ NOT_HERE = {  # how a command begins -> why it is not executed
     "fairtest study rq\\w+ --policies policies/(mpe-iql .*|pp-iql policies/pp-qmix) .*": "hours: test_study.py",
     ".* use_wandb=True": "needs an account",
     ".* env_args.key=my_world:Berries-v0": "test_extending.py makes this world and tests a team in it",
+}
+FEW = {  # page -> the settings whose examples are executed; test_docs.py reads and checks them all
+    "settings.md": ("index", "execution", "allocation", "fitness", "preset"),
 }
 KINDS = {  # how a host is started, and on what -> the training run of test_plugin.py that does so
     "python src/main.py": "epymarl/installed",
@@ -117,6 +123,12 @@ def reason_not_here(words: list[str]) -> str | None:
     return next((reason for start, reason in NOT_HERE.items() if re.match(rf"{start}( |$)", line)), None)
 
 
+def one_of_many(page: Path, words: list[str]) -> bool:
+    """An example of a setting that is not among the few to be executed?"""
+    given = [word.partition("=")[0] for word in words if "=" in word] + [word.removeprefix("--") for word in words]
+    return page.name in FEW and words[:2] == ["fairtest", "run"] and not set(given) & set(FEW[page.name])
+
+
 def made_small(words: list[str]) -> list[str]:
     words = [INSTEAD.get(word, word) for word in words]
     words = [SMALLER.get(before, word) for before, word in zip(["", *words], words, strict=False)]
@@ -149,7 +161,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, text in MINI.items():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             (checkout / name).write_text(text)
-    (clone / "policies").symlink_to(ROOT / "policies")
+    shutil.copytree(ROOT / "policies", clone / "policies")
+    for sample in (clone / "policies").glob("*/training_pool.npz"):
+        shorten(sample)
     team = policy_folder(clone / "team", time_limit=8)
     policy_folder(clone / "TAG" / "policy", task="tag", time_limit=8)
     with pytest.MonkeyPatch.context() as patch:
@@ -163,6 +177,16 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metric = {"steps": [100], "timestamps": ["2026-11-16T09:13:35"], "values": [3]}
     logged.write_text(json.dumps({"fairtest_failures": metric, "loss": metric}))
     return root
+
+
+def shorten(path: Path, episodes: int = 60) -> None:
+    """The last episodes of a training sample alone: the predictor is fitted in no time."""
+    with np.load(path) as file:
+        kept: dict[str, Any] = {name: file[name] for name in file.files}
+    steps = kept["length"][-episodes:].sum()
+    for name, last in {"position": episodes, "length": episodes, "q": steps, "rewards": steps}.items():
+        kept[name] = kept[name][-last:]
+    np.savez(path, **kept)
 
 
 @pytest.fixture
@@ -227,12 +251,13 @@ def interrupt(run: Path) -> None:
     shutil.copytree("team", run / "policy")  # as in a host
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if SHOWN[page] or blocks(page, "python")], ids=lambda p: p.stem
 )
 def test_what_the_page_shows_can_be_executed(page: Path, world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in SHOWN[page]:
-        if reason_not_here(words) or host_traits(words):
+        if reason_not_here(words) or host_traits(words) or one_of_many(page, words):
             continue
         small = made_small(words)
         print(f"\n$ {shlex.join(small)}", flush=True)  # pytest shows it where something fails
@@ -242,6 +267,7 @@ def test_what_the_page_shows_can_be_executed(page: Path, world: Path, monkeypatc
             exec(compile(block, page.name, "exec"), {})
 
 
+@pytest.mark.docs
 def test_a_command_that_cannot_be_executed_is_noticed(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(pytest.fail.Exception, match="nobody knows"):
         execute(["curl", "example.org"], monkeypatch)
@@ -273,6 +299,14 @@ def words_of(job: Job) -> list[str]:
 def test_the_training_run_of_a_kind_exists_and_is_looked_at(kind: str) -> None:
     assert kind in host_traits(words_of(JOBS[KINDS[kind]]))
     assert f'"{KINDS[kind]}"' in (TESTS / "test_plugin.py").read_text()
+
+
+@pytest.mark.parametrize("page", FEW)
+def test_of_many_examples_a_few_are_executed(page: str) -> None:
+    (path,) = (path for path in PAGES if path.name == page)
+    examples = [words for words in SHOWN[path] if words[:2] == ["fairtest", "run"]]
+    executed = [words for words in examples if not one_of_many(path, words)]
+    assert len(FEW[page]) <= len(executed) < len(examples)
 
 
 @pytest.mark.parametrize("start", NOT_HERE)
