@@ -288,7 +288,7 @@ EVERYWHERE = {  # entry point -> what it names, what is said
     "leaving": ("bad_exit:x", "cannot be imported (SystemExit: 3)"),
     "nothing": ("bad_parts:nothing", "cannot be imported (AttributeError"),
     "nowhere": ("no_such_package:x", "cannot be imported (ModuleNotFoundError"),
-    "text": ("bad_parts:__name__", "not a"),
+    "text": ("bad_parts:__name__", "not "),
 }
 PARTS: dict[str, dict[str, tuple[str, str]]] = {
     "fairtest.strategies": {

@@ -520,5 +520,5 @@ def test_the_demo_leaves_the_folder_of_a_run_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text("{}")
     told = subprocess.run([*FAIRTEST, "demo", "--out", str(tmp_path)], capture_output=True, text=True, check=False)
     assert told.returncode == 2
-    assert "is the folder of a run, which stays as it is. Choose another --out." in told.stderr
+    assert "is the folder of a run, and a run is never overwritten. Choose another --out." in told.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
