@@ -72,8 +72,6 @@ def install(checkout: Path, envs: Path | None = None) -> Report:
     tree = _Tree(require_checkout(checkout))
     record = _Record.read(tree)
     patches, files = _patches(), _env_files(envs)
-    for name, edit in _older(record, patches):
-        _undo(tree, name, edit)
     for patch in patches:
         _apply(tree, patch)
     _copy(tree, record, files)
@@ -189,12 +187,6 @@ def _apply(tree: "_Tree", patch: Patch) -> None:
     tree.put(patch.file, data)
 
 
-def _older(record: "_Record", patches: list[Patch]) -> list[tuple[str, Edit]]:
-    """Edits that another version of FairTest made and this one would make differently."""
-    current = {(patch.file, edit) for patch in patches for edit in patch.edits}
-    return [edit for edit in record.edits if edit not in current]
-
-
 def _undo(tree: "_Tree", name: str, edit: Edit) -> None:
     data = tree.read(name)
     found = _find(data, edit.new) if data is not None else []
@@ -249,13 +241,11 @@ def _copy(tree: "_Tree", record: "_Record", files: dict[str, bytes]) -> None:
 
 def _look(tree: "_Tree", patches: list[Patch], files: dict[str, bytes], record: "_Record") -> Report:
     lines = []
-    older = {name for name, edit in _older(record, patches) if _find(tree.read(name) or b"", edit.new)}
+    older = set()
     for patch in patches:
         obstacle = _obstacle(tree.read(patch.file), patch.edits)
         if _applied(tree, patch):
             lines.append(Line(patch.file, "applied", patch.why))
-        elif patch.file in older:
-            lines.append(Line(patch.file, "absent", "edited by another FairTest version; install again"))
         elif obstacle is None:
             lines.append(Line(patch.file, "absent", patch.why))
         else:
