@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -65,7 +66,13 @@ def differences(row: dict[str, str], summary: dict[str, Any]) -> list[str]:
     known = {name: row[name] for name in ("study", "policy", "algorithm", "variant", "seed", "accounting", "preset")}
     now = tidy_row(summary, **known, budget=row["budget"])
     shown = {name: "" if value is None else str(value) for name, value in now.items()}
-    return [f"{name} {row[name]} -> {shown[name]}" for name in row if name not in MEASURED and row[name] != shown[name]]
+    unlike = [name for name in row if name not in MEASURED and row[name] != shown[name]]
+    return [f"{name} {row[name]} -> {shown[name]}" for name in unlike if not _last_digit(name, row[name], shown[name])]
+
+
+def _last_digit(name: str, one: str, other: str) -> bool:
+    """numpy's geometric steps, of which d is one, differ in the last digit from one processor to another."""
+    return name == "d" and bool(one and other) and math.isclose(float(one), float(other), rel_tol=1e-14)
 
 
 def main() -> int:
