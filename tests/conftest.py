@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 draw = Page.finished
-SLOW_KINDS = ("ray", "browser", "crash", "docs", "host")  # markers, each of which means slow
+SLOW_KINDS = ("fresh", "ray", "browser", "crash", "docs", "host")  # markers, each of which means slow
 SPREAD = "PYTEST_XDIST_WORKER" in os.environ
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import sys
 from dataclasses import fields
 from functools import cache
@@ -12,6 +13,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+import pytest
 import torch
 
 import epymarl_fairtest  # noqa: F401  (registers the environments)
@@ -26,6 +28,14 @@ from epymarl_fairtest.team.policy import NetworkPolicy
 from epymarl_fairtest.team.sample import TrainingEpisodes, joined
 
 TESTS = Path(__file__).resolve().parent
+
+# --- tiers ---------------------------------------------------------------------------------------------
+
+
+def few_and_many(name: str, few: int, many: int) -> pytest.MarkDecorator:
+    """An amount: few for every change, many in the slow tier."""
+    return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.slow)])
+
 
 # --- processes ---------------------------------------------------------------------------------------
 
@@ -102,6 +112,18 @@ def policy_folder(folder: Path, task: str = "spread", agent: str = "mlp", **chan
     """A saved team with random weights."""
     record = record_of(task, agent, **changes)
     save_policy(folder, record, random_weights(record))
+    return folder
+
+
+def lean_copy(team: Path, folder: Path, episodes: int = 60) -> Path:
+    """A trained team with the last episodes of its training sample alone: a predictor learns from them in no time."""
+    shutil.copytree(team, folder)
+    with np.load(folder / "training_pool.npz") as file:
+        kept = {name: file[name] for name in file.files}
+    steps = int(kept["length"][-episodes:].sum())
+    for name, last in {"position": episodes, "length": episodes, "q": steps, "rewards": steps}.items():
+        kept[name] = kept[name][-last:]
+    np.savez(folder / "training_pool.npz", **kept)  # type: ignore[arg-type]
     return folder
 
 

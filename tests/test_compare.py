@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.stats import mannwhitneyu
+from support import lean_copy
 from test_export import perturbed
 
 from epymarl_fairtest.commands import main
@@ -29,8 +30,9 @@ THETA = 0.85
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same search against the shipped team, against it from another seed, and against one with spoilt weights."""
     root = tmp_path_factory.mktemp("runs")
+    trained = lean_copy(TRAINED, root / "trained team")
     spoilt = perturbed(TRAINED, root / "team", seed=0, size=0.15)
-    for name, team, seed in (("trained", TRAINED, 0), ("again", TRAINED, 5), ("spoilt", spoilt, 0)):
+    for name, team, seed in (("trained", trained, 0), ("again", trained, 5), ("spoilt", spoilt, 0)):
         options = ["--budget", "400", "--seed", str(seed), "--set", f"theta={THETA}", "--out", str(root / name)]
         assert main(["run", "--policy", str(team), *options]) == 0
     return root

@@ -130,6 +130,7 @@ def test_a_strategy_keeps_its_contract(name: str, contract: Callable[[StrategyCa
     contract(strategy_case(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in KEYS.values() if key != SPREAD])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_strategy_keeps_its_contract_in_every_task(name: str, key: str) -> None:
@@ -138,7 +139,7 @@ def test_a_strategy_keeps_its_contract_in_every_task(name: str, key: str) -> Non
         contract(case)
 
 
-@pytest.mark.slow
+@pytest.mark.fresh
 def test_every_strategy_repeats_in_a_fresh_process_whatever_the_hash_seed() -> None:
     """Sets and dictionaries must not decide what is executed."""
     program = (

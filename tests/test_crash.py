@@ -19,9 +19,6 @@ from benchmarks.crash import differences, lost, write_records
 WHOLE = TESTS / "fixtures" / "format-3"
 
 
-pytestmark = pytest.mark.crash
-
-
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, int]]]:
     """In a process of its own: it forks, which a process with threads should not do."""
@@ -38,6 +35,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
     return found
 
 
+@pytest.mark.crash
 def test_runs_killed_at_random_moments_end_as_if_nothing_had_happened(measured: Any) -> None:
     (row,) = measured["killed at random moments"]
     assert row["kills"] >= 5
@@ -45,6 +43,7 @@ def test_runs_killed_at_random_moments_end_as_if_nothing_had_happened(measured: 
     assert (row["lost"], row["differing"]) == (0, 0)
 
 
+@pytest.mark.crash
 def test_runs_killed_before_calls_that_change_the_disk_end_as_if_nothing_had_happened(measured: Any) -> None:
     (row,) = measured["killed before each call that changes the disk"]
     assert row["kills"] >= 9
@@ -52,12 +51,14 @@ def test_runs_killed_before_calls_that_change_the_disk_end_as_if_nothing_had_hap
     assert (row["lost"], row["differing"]) == (0, 0)
 
 
+@pytest.mark.crash
 def test_a_journal_cut_at_any_byte_loses_no_earlier_record_and_takes_the_next(measured: Any) -> None:
     (row,) = measured["last record of the journal cut at every byte"]
     assert row["offsets"] > 100
     assert row["lost"] == 0
 
 
+@pytest.mark.crash
 def test_ten_writers_under_one_folder_lose_no_record(measured: Any) -> None:
     (row,) = measured["writers of runs under one folder"]
     assert row == {"writers": 10, "records": 200, "lost": 0, "failed": 0}

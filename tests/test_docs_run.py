@@ -18,11 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 from host_jobs import JOBS, Job
-from support import TESTS, policy_folder
+from support import TESTS, lean_copy, policy_folder
 from test_docs import PAGES, ROOT, blocks, commands
 from test_install import MINI
 
@@ -89,7 +88,6 @@ BLOCKS_ELSEWHERE = {  # page -> the test that executes its Python blocks
     "extending.md": "test_extending.py: test_the_shown_strategy_runs_with_its_option",
 }
 DECIDES = {"gate", "policies", "doctor"}  # 1 is an answer of these
-pytestmark = pytest.mark.docs
 MEASURED: list[list[str]] = []  # benchmarks that were executed
 WRITES = ("--out", "--junit", "--figure", "--pytest")
 
@@ -161,9 +159,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, text in MINI.items():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             (checkout / name).write_text(text)
-    shutil.copytree(ROOT / "policies", clone / "policies")
-    for sample in (clone / "policies").glob("*/training_pool.npz"):
-        shorten(sample)
+    for shipped in (ROOT / "policies").iterdir():
+        lean_copy(shipped, clone / "policies" / shipped.name)
     team = policy_folder(clone / "team", time_limit=8)
     policy_folder(clone / "TAG" / "policy", task="tag", time_limit=8)
     with pytest.MonkeyPatch.context() as patch:
@@ -177,16 +174,6 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metric = {"steps": [100], "timestamps": ["2026-11-16T09:13:35"], "values": [3]}
     logged.write_text(json.dumps({"fairtest_failures": metric, "loss": metric}))
     return root
-
-
-def shorten(path: Path, episodes: int = 60) -> None:
-    """The last episodes of a training sample alone: the predictor is fitted in no time."""
-    with np.load(path) as file:
-        kept: dict[str, Any] = {name: file[name] for name in file.files}
-    steps = kept["length"][-episodes:].sum()
-    for name, last in {"position": episodes, "length": episodes, "q": steps, "rewards": steps}.items():
-        kept[name] = kept[name][-last:]
-    np.savez(path, **kept)
 
 
 @pytest.fixture

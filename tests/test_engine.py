@@ -38,13 +38,14 @@ from epymarl_fairtest.tasks.world import World, flat
 from epymarl_fairtest.team.contract import CHUNK
 
 every_task = pytest.mark.parametrize("task", KEYS)
+most_tasks = pytest.mark.parametrize("task", ["spread", "foraging", pytest.param("tag", marks=pytest.mark.slow)])
 every_agent = pytest.mark.parametrize("agent", AGENTS)
 
 
 # --- a test is a value --------------------------------------------------------------------------------
 
 
-@every_task
+@most_tasks
 @every_agent
 def test_the_same_test_gives_the_same_episode_alone_and_in_batches_of_7_and_64(task: str, agent: str) -> None:
     tests = some_tests(task, 64)
@@ -75,6 +76,7 @@ def test_more_tests_than_one_chunk_are_executed_in_their_order() -> None:
     )
 
 
+@pytest.mark.fresh
 def test_two_processes_with_different_hash_seeds_give_the_same_episodes() -> None:
     def digests(hash_seed: str) -> str:
         path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
@@ -129,7 +131,7 @@ def lasting(episodes: Episodes, step: int) -> Episodes:
 
 @every_task
 @every_agent
-@pytest.mark.parametrize("step", [1, 7, 24])
+@pytest.mark.parametrize("step", [7, *(pytest.param(step, marks=pytest.mark.slow) for step in (1, 24))])
 def test_a_restored_episode_goes_on_bit_for_bit(task: str, agent: str, step: int) -> None:
     episodes = lasting(engine_of(task, agent).execute(some_tests(task, 12)), step)
     assert len(episodes) > 8

@@ -80,6 +80,7 @@ def args(**given: Any) -> Namespace:
 # --- the written file, run by pytest ------------------------------------------------------------------
 
 
+@pytest.mark.fresh
 def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_repaired_one(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -346,7 +346,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("batch", [0, 2, 5])
+@pytest.mark.parametrize("batch", [2, *(pytest.param(batch, marks=pytest.mark.slow) for batch in (0, 5))])
 def test_an_interrupted_run_ends_as_if_nothing_had_happened(batch: int, whole: Path, tmp_path: Path) -> None:
     rest: dict[str, Any] = {"seed": 5, "command": "test", "warn": print}
     with pytest.raises(KeyboardInterrupt):

@@ -581,6 +581,7 @@ def print_digest() -> None:
     print(digest_of(Episodes.concatenate(batches)))
 
 
+@pytest.mark.fresh
 def test_the_same_seed_gives_the_same_search_in_any_process_and_another_seed_another(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

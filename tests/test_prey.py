@@ -9,6 +9,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from support import few_and_many
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.tasks.tag.prey import (
@@ -228,10 +229,11 @@ def test_the_trainers_physics_are_those_of_mpe2(trainer: ModuleType) -> None:
             np.testing.assert_allclose(worlds.observe()[0, :14], sight, rtol=0, atol=1e-9)
 
 
-def test_ours_is_caught_far_less_and_stays(trainer: ModuleType, prey: Prey) -> None:
-    still, _, _ = trainer.measure(lambda _: 0, 60, 500)
-    ours, mean, greatest = trainer.measure(prey.act, 60, 500)
+@few_and_many("episodes", 20, 60)
+def test_ours_is_caught_far_less_and_stays(trainer: ModuleType, prey: Prey, episodes: int) -> None:
+    still, _, _ = trainer.measure(lambda _: 0, episodes, 500)
+    ours, mean, greatest = trainer.measure(prey.act, episodes, 500)
     assert ours < 0.25 * still
     assert mean < 1.0
     assert greatest < 3.0
-    assert (ours, mean, greatest) == trainer.measure(prey.act, 60, 500)
+    assert (ours, mean, greatest) == trainer.measure(prey.act, episodes, 500)

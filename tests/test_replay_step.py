@@ -44,8 +44,11 @@ def moody(subject: Team, after: int) -> Team:
     return replace(subject, make_world=lambda: Moody(subject.make_world(), after))
 
 
+most_tasks = pytest.mark.parametrize("task", ["spread", "foraging", pytest.param("tag", marks=pytest.mark.slow)])
+
+
 @pytest.mark.parametrize("engine", ["twin", "lockstep"])
-@pytest.mark.parametrize("task", ["spread", "tag", "foraging"])
+@most_tasks
 def test_failures_of_either_engine_agree_with_the_real_environment(task: str, engine: str, tmp_path: Path) -> None:
     result = search(team(task), chosen(engine=engine), tmp_path / "run")
     assert result.summary["failures"] == result.summary["confirmed_failures"] == len(result.failures["status"]) > 0
@@ -53,7 +56,7 @@ def test_failures_of_either_engine_agree_with_the_real_environment(task: str, en
     assert {"seed", "mutation"} <= set(result.failures["operator"].tolist())
 
 
-@pytest.mark.parametrize("task", ["spread", "tag", "foraging"])
+@most_tasks
 def test_what_a_memory_needs_is_looked_at_again_and_is_what_was_seen(task: str, tmp_path: Path) -> None:
     subject, given = team(task), chosen()
     result = search(subject, given, tmp_path / "run")

@@ -656,6 +656,7 @@ assert all(matplotlib.rcParams[name] == before[name] for name in before if name 
 """
 
 
+@pytest.mark.fresh
 def test_the_same_run_gives_the_same_bytes_in_any_process_without_torch_or_pyplot(runs: Runs, tmp_path: Path) -> None:
     found = []
     for seed in ("1", "2"):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support import few_and_many
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.team.sample import TrainingSample, load_sample
@@ -66,8 +67,9 @@ def statistic(kept: list[list[int]]) -> float:
 LIMIT = 31.26  # chi-square with 11 degrees of freedom exceeds it once in a thousand
 
 
-def test_a_sample_of_one_keeps_position_i_with_probability_proportional_to_i() -> None:
-    assert statistic([kept_by_sample(1, seed) for seed in range(STREAMS)]) < LIMIT
+@few_and_many("streams", 1000, STREAMS)
+def test_a_sample_of_one_keeps_position_i_with_probability_proportional_to_i(streams: int) -> None:
+    assert statistic([kept_by_sample(1, seed) for seed in range(streams)]) < LIMIT
 
 
 def test_the_statistic_accepts_the_weights_i_and_refuses_uniform_and_quadratic_ones() -> None:
@@ -90,12 +92,13 @@ def inclusion(kept: list[list[int]]) -> Any:
     return counts.reshape(GROUPS, -1).sum(axis=1) / len(kept)
 
 
-def test_a_larger_sample_includes_positions_as_weighted_sampling_without_replacement_does() -> None:
+@few_and_many("streams", 1000, STREAMS)
+def test_a_larger_sample_includes_positions_as_weighted_sampling_without_replacement_does(streams: int) -> None:
     """Against an independent sampler that draws one after the other with p ~ i among what is left."""
     generator = np.random.default_rng(1)
     weights = np.arange(1, LENGTH + 1) / np.arange(1, LENGTH + 1).sum()
-    drawn = [(1 + generator.choice(LENGTH, 10, replace=False, p=weights)).tolist() for _ in range(STREAMS)]
-    ours = inclusion([kept_by_sample(10, seed) for seed in range(STREAMS)])
+    drawn = [(1 + generator.choice(LENGTH, 10, replace=False, p=weights)).tolist() for _ in range(streams)]
+    ours = inclusion([kept_by_sample(10, seed) for seed in range(streams)])
     assert ours == pytest.approx(inclusion(drawn), abs=0.08)
     uniform = [kept_by_weights(lambda i: 1.0, 10, np.random.default_rng(s)) for s in range(500)]
     quadratic = [kept_by_weights(lambda i: i * i, 10, np.random.default_rng(s)) for s in range(500)]

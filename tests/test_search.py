@@ -163,7 +163,7 @@ def counted(subject: Team) -> tuple[Team, list[int]]:
 
 @pytest.mark.parametrize("method", STRATEGIES)
 @pytest.mark.parametrize("accounting", ACCOUNTINGS)
-@pytest.mark.parametrize("task", ["spread", "foraging"])
+@pytest.mark.parametrize("task", ["spread", pytest.param("foraging", marks=pytest.mark.slow)])
 def test_the_ledger_equals_an_independent_count_of_environment_steps(
     method: str, accounting: str, task: str, tmp_path: Path
 ) -> None:
@@ -220,6 +220,7 @@ def run_in(path: str, workers: int) -> None:
     search(team(), chosen(workers=workers), Path(path))
 
 
+@pytest.mark.fresh
 def test_the_same_seed_gives_the_same_failures_in_fresh_processes_and_with_any_number_of_workers(
     tmp_path: Path,
 ) -> None:
@@ -481,32 +482,35 @@ def test_a_damaged_failure_file_is_a_clear_error(whole: Result, tmp_path: Path) 
 # --- ablations and options ----------------------------------------------------------------------------
 
 
+OPTIONS: list[dict[str, Any]] = [
+    {"fitness": "f0"},
+    {"fitness": ["f1", "f3"]},
+    {"prioritise": False},
+    {"fill": "fronts"},
+    {"crossover_ratio": 0},
+    {"generations": 0},
+    {"execution": "softmax"},
+    {"predictor_episodes": 0},
+    {"index": "min_max", "theta": 0.4},
+    {"index": "cv", "theta": "auto", "calibration_episodes": 30, "quantile": 0.2, "budget": 200},
+]
+FURTHER_OPTIONS: list[dict[str, Any]] = [
+    {"fitness": ["f1"]},
+    {"fitness": ["f2"]},
+    {"fitness": ["f3"]},
+    {"fitness": ["f1"], "select_ratio": 0.1},
+    {"parents": "uniform"},
+    {"tournament": 5},
+    {"crossover_ratio": 2},
+    {"rounds": 1, "select_ratio": 1.0},
+    {"f3_temperature": 1.0},
+    {"d": 5.0, "buckets": 3},
+    {"index": "gini"},
+]
+
+
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"fitness": "f0"},
-        {"fitness": ["f1"]},
-        {"fitness": ["f2"]},
-        {"fitness": ["f3"]},
-        {"fitness": ["f1", "f3"]},
-        {"fitness": ["f1"], "select_ratio": 0.1},
-        {"prioritise": False},
-        {"parents": "uniform"},
-        {"fill": "fronts"},
-        {"tournament": 5},
-        {"crossover_ratio": 0},
-        {"crossover_ratio": 2},
-        {"generations": 0},
-        {"rounds": 1, "select_ratio": 1.0},
-        {"f3_temperature": 1.0},
-        {"execution": "softmax"},
-        {"d": 5.0, "buckets": 3},
-        {"predictor_episodes": 0},
-        {"index": "gini"},
-        {"index": "min_max", "theta": 0.4},
-        {"index": "cv", "theta": "auto", "calibration_episodes": 30, "quantile": 0.2, "budget": 200},
-    ],
-    ids=str,
+    "changes", [*OPTIONS, *(pytest.param(further, marks=pytest.mark.slow) for further in FURTHER_OPTIONS)], ids=str
 )
 def test_every_option_runs_to_the_end(changes: dict[str, Any], tmp_path: Path) -> None:
     given = chosen(**changes)

@@ -633,6 +633,7 @@ def run_in(path: str, workers: int) -> None:
     run_starla(Path(path), workers=workers)
 
 
+@pytest.mark.fresh
 def test_the_same_seed_gives_the_same_run_in_another_process_with_other_workers(whole: Result, tmp_path: Path) -> None:
     command = f"import test_starla; test_starla.run_in({str(tmp_path / 'run')!r}, 2)"
     path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])

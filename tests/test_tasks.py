@@ -15,6 +15,7 @@ import pytest
 import yaml
 from gymnasium.spaces import Box, Discrete, Tuple
 from gymnasium.wrappers import OrderEnforcing, TimeLimit
+from support import few_and_many
 
 import epymarl_fairtest  # noqa: F401  (registers the environments)
 from epymarl_fairtest.core.checkout import known_checkout
@@ -135,13 +136,15 @@ def restored_continues_identically(make: Callable[[], Any], episodes: int) -> No
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_restored_episode_continues_bit_for_bit(name: str) -> None:
-    restored_continues_identically(OURS[name], episodes=16)
+@few_and_many("episodes", 4, 16)
+def test_a_restored_episode_continues_bit_for_bit(name: str, episodes: int) -> None:
+    restored_continues_identically(OURS[name], episodes=episodes)
 
 
 @pytest.mark.parametrize("name", STOCK)
-def test_a_restored_episode_of_the_hosts_wrappers_continues_bit_for_bit(name: str, epymarl: Any) -> None:
-    restored_continues_identically(lambda: epymarl(*STOCK[name]), episodes=12)
+@few_and_many("episodes", 4, 12)
+def test_a_restored_episode_of_the_hosts_wrappers_continues_bit_for_bit(name: str, epymarl: Any, episodes: int) -> None:
+    restored_continues_identically(lambda: epymarl(*STOCK[name]), episodes=episodes)
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -11,7 +11,18 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils import seeding
-from support import AGENTS, KEYS, LIMITS, assert_identical, engine_of, environment, random_policy, record_of, some_tests
+from support import (
+    AGENTS,
+    KEYS,
+    LIMITS,
+    assert_identical,
+    engine_of,
+    environment,
+    few_and_many,
+    random_policy,
+    record_of,
+    some_tests,
+)
 
 from benchmarks.exact import measure
 from epymarl_fairtest.core.episodes import Tests, operator_code
@@ -82,20 +93,23 @@ def crowded_states(task: str, count: int) -> np.ndarray:
 
 @every_task
 @every_agent
-def test_a_twin_plays_the_very_episodes_of_the_real_environment(task: str, agent: str) -> None:
-    tests = some_tests(task, 300, seed=11)
+@few_and_many("count", 50, 300)
+def test_a_twin_plays_the_very_episodes_of_the_real_environment(task: str, agent: str, count: int) -> None:
+    tests = some_tests(task, count, seed=11)
     assert_identical(twin(task, agent).execute(tests), real_engine(task, agent).execute(tests))
 
 
 @every_task
-def test_a_twin_follows_random_actions_bit_for_bit(task: str) -> None:
-    tests = some_tests(task, 200, seed=12)
+@few_and_many("count", 40, 200)
+def test_a_twin_follows_random_actions_bit_for_bit(task: str, count: int) -> None:
+    tests = some_tests(task, count, seed=12)
     assert_identical(twin(task, epsilon=1.0).execute(tests), real_engine(task, epsilon=1.0).execute(tests))
 
 
 @every_task
-def test_a_twin_handles_contact_bit_for_bit(task: str) -> None:
-    tests = from_states(task, crowded_states(task, 100))
+@few_and_many("count", 30, 100)
+def test_a_twin_handles_contact_bit_for_bit(task: str, count: int) -> None:
+    tests = from_states(task, crowded_states(task, count))
     real = real_engine(task, epsilon=0.8).execute(tests)
     assert_identical(twin(task, epsilon=0.8).execute(tests), real)
     if task == "foraging":
@@ -104,25 +118,26 @@ def test_a_twin_handles_contact_bit_for_bit(task: str) -> None:
 
 @every_task
 @every_agent
-def test_a_twin_goes_on_from_perturbed_states_at_every_step(task: str, agent: str) -> None:
+@few_and_many("count", 60, 200)
+def test_a_twin_goes_on_from_perturbed_states_at_every_step(task: str, agent: str, count: int) -> None:
     known = task_for(environment(task))
-    parents = real_engine(task, agent).execute(some_tests(task, 200, seed=13))
+    parents = real_engine(task, agent).execute(some_tests(task, count, seed=13))
     generator = np.random.default_rng(4)
-    step = (np.arange(200) % LIMITS[task] * (parents.length / LIMITS[task])).astype(np.int32)
-    states, accepted = known.perturb(parents.states[np.arange(200), step], generator)
+    step = (np.arange(count) % LIMITS[task] * (parents.length / LIMITS[task])).astype(np.int32)
+    states, accepted = known.perturb(parents.states[np.arange(count), step], generator)
     keep = np.flatnonzero(accepted)
     tests = Tests(
         root_seed=parents.root_seed,
-        stream=generator.integers(0, 2**64, 200, dtype=np.uint64),
-        shift=generator.integers(-5, 5, 200).astype(np.int32) * (step > 5),
+        stream=generator.integers(0, 2**64, count, dtype=np.uint64),
+        shift=generator.integers(-5, 5, count).astype(np.int32) * (step > 5),
         start_step=step,
         start_state=states,
-        operator=np.full(200, operator_code("mutation"), np.int8),
+        operator=np.full(count, operator_code("mutation"), np.int8),
         parent=parents.id,
         prefix=parents,
     ).take(keep)
     tests.shift = tests.shift.astype(np.int32)
-    assert len(keep) > 60
+    assert len(keep) > 0.3 * count
     assert_identical(twin(task, agent).execute(tests), real_engine(task, agent).execute(tests))
 
 
@@ -275,6 +290,9 @@ def test_asking_for_a_twin_that_does_not_exist_names_those_that_do() -> None:
 @pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)
 @pytest.mark.parametrize("agent", ["mlp64", "gru128"])
 @every_task
-def test_whole_episodes_of_a_team_are_those_of_the_hosts_episode_runner(task: str, agent: str, host: Host) -> None:
+@few_and_many("count", 3, 12)
+def test_whole_episodes_of_a_team_are_those_of_the_hosts_episode_runner(
+    task: str, agent: str, host: Host, count: int
+) -> None:
     """A few; `python -m benchmarks.exact` compares a thousand of each."""
-    assert measure(host, task, agent, 12) == 0
+    assert measure(host, task, agent, count) == 0
