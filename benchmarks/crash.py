@@ -111,7 +111,7 @@ def dying(last: int) -> None:
 
 
 class Run:
-    """A run that may be killed and gone on with until it is finished; it remembers what was announced."""
+    """A run that may be killed and resumed until it is finished; it remembers what was announced."""
 
     def __init__(self, words: Sequence[str], out: Path) -> None:
         self.words, self.out = list(words), out

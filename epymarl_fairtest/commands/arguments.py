@@ -11,6 +11,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epymarl_fairtest.core.shipped import presets
+
 if TYPE_CHECKING:
     from epymarl_fairtest.campaign.observers import Observer
     from epymarl_fairtest.settings import Settings
@@ -37,7 +39,7 @@ def add_team_arguments(parser: ArgumentParser, required: bool = True) -> None:
 
 def add_setting_arguments(parser: Any) -> None:
     parser.add_argument("--seed", type=int, help="root seed")
-    parser.add_argument("--preset", help="quick, paper or strict")
+    parser.add_argument("--preset", help=", ".join(presets()))
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from epymarl_fairtest.commands.arguments import given_settings, warn
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import presets
 
 if TYPE_CHECKING:
     from epymarl_fairtest.study.jobs import Job
@@ -43,7 +44,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--policies", type=Path, nargs="+", required=True, metavar="DIR", help="agent.th, policy.yaml")
     parser.add_argument("--seeds", default="10", help="how many, from 0 (10), or which ones: 3,5,7")
     parser.add_argument("--accounting", choices=("strict", "paper"), help="what counts against the budget (strict)")
-    parser.add_argument("--preset", help="quick, paper or strict (the one with the accounting's name)")
+    parser.add_argument("--preset", help=f"{', '.join(presets())} (the one with the accounting's name)")
     parser.add_argument("--budget", type=int, help="episodes per run")
     parser.add_argument("--methods", nargs="+", metavar="NAME", help="methods of rq1 (all there are)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")

@@ -11,3 +11,8 @@ def shipped(name: str) -> Path:
         if (root / name).is_dir():
             return root / name
     raise FileNotFoundError(f"FairTest's own folder {name!r} is missing; install the package again")
+
+
+def presets() -> list[str]:
+    """The named sets of settings."""
+    return sorted(path.stem for path in (shipped("config") / "presets").glob("*.yaml"))

@@ -1,5 +1,6 @@
 """Settings: what may be set, its rules, and the values that a run begins with (config/)."""
 
+from epymarl_fairtest.core.shipped import presets
 from epymarl_fairtest.settings.assignments import parse_assignment, parse_assignments
 from epymarl_fairtest.settings.rules import (
     LARGEST,
@@ -18,7 +19,7 @@ from epymarl_fairtest.settings.rules import (
     setting,
     whole,
 )
-from epymarl_fairtest.settings.schema import FIELDS, Settings, checked_settings, free_cores, merged, presets
+from epymarl_fairtest.settings.schema import FIELDS, Settings, checked_settings, free_cores, merged
 
 __all__ = [
     "FIELDS",

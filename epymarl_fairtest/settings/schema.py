@@ -17,7 +17,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.ledger import ACCOUNTINGS
 from epymarl_fairtest.core.registry import meant
-from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.core.shipped import presets, shipped
 from epymarl_fairtest.settings.rules import (
     OPTIONAL_TEXT,
     TEXT,
@@ -136,10 +136,6 @@ def free_cores(most: int = 2) -> int:
 FIELDS = fields_of(Settings)
 RENAMED = {"confirm": "replay"}
 """Settings that had another name when a run was saved: the old name still works."""
-
-
-def presets() -> list[str]:
-    return sorted(p.stem for p in (shipped("config") / "presets").glob("*.yaml"))
 
 
 def merged(given: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 COLUMNS = {
     "study": "rq1, rq2, rq3a, rq3b or rq3c",
     "policy": "name of the team in the study: the folder under runs/",
-    "task": "spread, tag, foraging or generic",
+    "task": "the environment family, as FairTest names it",
     "algorithm": "what the team was trained with",
     "method": "strategy that chose the tests; predictor in rq3a",
     "variant": "what the study varies: the method (rq1), the select ratio (rq2), the fitness functions (rq3b), the"
