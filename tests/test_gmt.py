@@ -278,7 +278,7 @@ def team(task: str) -> Team:
 
 
 def chosen(budget: int = 66, **options: Any) -> Settings:
-    given = {"method": "gmt", "budget": budget, "theta": 0.97, "engine": "lockstep", "options": {**SMALL, **options}}
+    given = {"method": "gmt", "budget": budget, "theta": 0.97, "engine": "twin", "options": {**SMALL, **options}}
     return configure(given)
 
 

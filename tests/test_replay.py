@@ -43,7 +43,7 @@ from epymarl_fairtest.team.saved import saved_team
 
 TASKS = ("spread", "tag", "foraging")
 LIMITS = {"spread": 8, "tag": 10, "foraging": 25}
-SMALL: dict[str, Any] = {"rounds": 1, "generations": 2, "theta": 0.8, "batch": 48, "engine": "lockstep", "budget": 160,
+SMALL: dict[str, Any] = {"rounds": 1, "generations": 2, "theta": 0.8, "batch": 48, "engine": "twin", "budget": 160,
                          "accounting": "strict", "replay": 0}  # fmt: skip
 
 
@@ -600,7 +600,7 @@ def test_where_no_places_are_known_the_rewards_are_drawn(
         team = policy_folder(
             tmp_path / "team", key="Wide-v0", time_limit=10, n_agents=2, n_actions=3, obs_size=2, obs_agent_id=True
         )
-        path = searched(team, tmp_path / "run", method="random", budget=60, theta=0.9)
+        path = searched(team, tmp_path / "run", method="random", budget=60, theta=0.9, engine="auto")
         code, told = result(capsys, path, "--gif")
         task = saved_team(team, "env").task
     finally:

@@ -46,7 +46,7 @@ from epymarl_fairtest.team.saved import saved_team
 LIMITS = {"spread": 8, "tag": 10, "foraging": 12}
 STRICT: dict[str, Any] = {"budget": 160, "accounting": "strict"}
 PAPER: dict[str, Any] = {"budget": 60, "accounting": "paper"}
-SMALL: dict[str, Any] = {"rounds": 2, "generations": 2, "theta": 0.8, "batch": 48, "engine": "lockstep"}
+SMALL: dict[str, Any] = {"rounds": 2, "generations": 2, "theta": 0.8, "batch": 48, "engine": "twin"}
 TIMES = ("wall_seconds", "cpu_seconds", "phases")
 
 
@@ -168,7 +168,7 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
     method: str, accounting: str, task: str, tmp_path: Path
 ) -> None:
     subject, steps = counted(team(task))
-    given = chosen(method=method, **(PAPER if accounting == "paper" else STRICT))
+    given = chosen(method=method, engine="lockstep", **(PAPER if accounting == "paper" else STRICT))
     result = search(subject, given, tmp_path / "run")
     ledger = result.summary["ledger"]
     assert steps[0] == sum(entry["steps"] for entry in ledger.values())
@@ -191,7 +191,8 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
 
 def test_calibration_is_in_the_ledger(tmp_path: Path) -> None:
     subject, steps = counted(team())
-    result = search(subject, chosen(budget=200, theta="auto", calibration_episodes=40, quantile=0.3), tmp_path / "run")
+    given = chosen(budget=200, theta="auto", calibration_episodes=40, quantile=0.3, engine="lockstep")
+    result = search(subject, given, tmp_path / "run")
     assert result.summary["ledger"]["calibration"] == {"episodes": 40, "steps": 320}
     assert steps[0] == result.summary["executed_steps"] + replayed_steps(result.summary)
     assert 0 < result.summary["theta"] < 1
@@ -247,7 +248,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """The run that was never interrupted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forest, "TREES", 12)
-        return search(team(), chosen(), tmp_path_factory.mktemp("whole") / "run")
+        return search(team(), chosen(engine="lockstep"), tmp_path_factory.mktemp("whole") / "run")
 
 
 def tear_journal(path: Path) -> None:
@@ -286,12 +287,12 @@ def test_a_run_interrupted_at_any_batch_ends_as_if_nothing_had_happened(
     path = tmp_path / "run"
     folder = Recording(path, stop_after=batch, stop_before_commit=damage == "before-commit")
     with pytest.raises(KeyboardInterrupt):
-        run(team(), chosen(), folder, seed=5, command="test", warn=lambda _: None)
+        run(team(), chosen(engine="lockstep"), folder, seed=5, command="test", warn=lambda _: None)
     assert not (path / "summary.json").exists()
     DAMAGE.get(damage, DAMAGE["nothing"])(path)
     subject, steps = counted(team())
     resumed = RunFolder.resume(path)
-    summary = run(subject, chosen(), resumed, seed=5, command="test", warn=lambda _: None)
+    summary = run(subject, chosen(engine="lockstep"), resumed, seed=5, command="test", warn=lambda _: None)
     assert_same_run(whole.folder.path, path)
     # What the journal names is not executed again, and what it does not name is.
     kept = batch + (damage == "nothing")
@@ -302,14 +303,14 @@ def test_a_run_interrupted_at_any_batch_ends_as_if_nothing_had_happened(
 def test_a_run_can_be_interrupted_again_and_again(whole: Result, tmp_path: Path) -> None:
     path = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(team(), chosen(), Recording(path, 1), seed=5, command="test", warn=lambda _: None)
+        run(team(), chosen(engine="lockstep"), Recording(path, 1), seed=5, command="test", warn=lambda _: None)
     for batch in (3, 4, 6):
         folder = RunFolder.resume(path)
         again = Recording.__new__(Recording)
         again.__dict__.update(folder.__dict__, batches=[], _stop_after=batch, _stop_before_commit=False)
         with pytest.raises(KeyboardInterrupt):
-            run(team(), chosen(), again, seed=5, command="test", warn=lambda _: None)
-    run(team(), chosen(), RunFolder.resume(path), seed=5, command="test", warn=lambda _: None)
+            run(team(), chosen(engine="lockstep"), again, seed=5, command="test", warn=lambda _: None)
+    run(team(), chosen(engine="lockstep"), RunFolder.resume(path), seed=5, command="test", warn=lambda _: None)
     assert_same_run(whole.folder.path, path)
 
 
@@ -597,7 +598,7 @@ def walkers(environment: type[Drift] = Drift, policy: type[Wanderers] = Wanderer
 
 def test_a_task_that_cannot_be_restored_is_searched_by_replaying_actions(tmp_path: Path) -> None:
     subject, steps = counted(walkers())
-    given = chosen(theta=0.9, epsilon=0.3)
+    given = chosen(theta=0.9, epsilon=0.3, engine="auto")
     result = search(subject, given, tmp_path / "run")
     assert result.summary["task"] == "generic"
     assert result.summary["executed_steps"] == 10 * result.summary["executed_episodes"]
@@ -635,7 +636,7 @@ def test_episodes_shorter_than_5_steps_are_judged_but_not_bred_from(tmp_path: Pa
 
 def test_a_pool_smaller_than_the_population_is_searched_as_it_is(tmp_path: Path) -> None:
     """Most candidates are too short: fewer are left than the population should have."""
-    given = chosen(select_ratio=0.8, theta=0.9, budget=200, pool=30, offspring=12, epsilon=0.3)
+    given = chosen(select_ratio=0.8, theta=0.9, budget=200, pool=30, offspring=12, epsilon=0.3, engine="auto")
     result = search(walkers(Brief), given, tmp_path / "run")
     pool = result.folder.executed("candidate")[0]
     left = int((pool.length >= 5).sum())
@@ -651,7 +652,7 @@ def test_a_population_as_large_as_the_pool_works(tmp_path: Path) -> None:
 
 
 def test_one_joint_state_is_said_and_searched_all_the_same(tmp_path: Path) -> None:
-    result = search(walkers(policy=Blank), chosen(theta=0.9, epsilon=0.5), tmp_path / "run")
+    result = search(walkers(policy=Blank), chosen(theta=0.9, epsilon=0.5, engine="auto"), tmp_path / "run")
     assert "one joint abstract state" in result.said
     assert result.summary["predictor"]["joint_states"] == 1
     assert result.summary["ledger"]["mutant"]["episodes"] == 40

@@ -731,7 +731,7 @@ def test_a_signal_that_a_library_swallows_stops_the_run_after_the_batch(tmp_path
 
     folder = Deaf(tmp_path / "run")
     team = saved_team(policy_folder(tmp_path / "team", time_limit=5), "env")
-    given = configure({"method": "random", "budget": 100, "batch": 10, "engine": "lockstep", "report": False})
+    given = configure({"method": "random", "budget": 100, "batch": 10, "engine": "twin", "report": False})
     before = signal.getsignal(signal.SIGTERM)
     with stoppable(), pytest.raises(Stopped):
         run(team, given, folder, seed=1, command="", warn=print)
@@ -769,7 +769,7 @@ def saved_failures(run: Path, number: int) -> int:
 def endless(team: Path, run: Path) -> list[str]:
     """A run that calls every episode unfair and has far too much to do."""
     options = ["--method", "random", "--budget", "1000000", "--set", "batch=10", "--set", "theta=1.0"]
-    options += ["--set", "engine=lockstep"]
+    options += ["--set", "engine=twin"]
     return [*FAIRTEST, "run", "--policy", str(team), "--out", str(run), *options]
 
 

@@ -53,7 +53,7 @@ from epymarl_fairtest.study.tables import (
 
 SMALL = {
     "rounds": 1, "generations": 1, "pool": 24, "offspring": 8, "predictor_episodes": 16, "d": 1, "theta": 0.9,
-    "batch": 40, "engine": "lockstep", "replay": 2,
+    "batch": 40, "engine": "twin", "replay": 2,
 }  # fmt: skip
 TINY = [f"--set={name}={value}" for name, value in SMALL.items()]
 COUNTED = ("failures", "unique_failures", "distinct_failures", "roots", "coverage", "evaluated", "executed_steps")
@@ -403,7 +403,7 @@ def test_two_processes_never_run_the_same_job(
 
 
 def planned_jobs(team: Path, out: Path, method: str, seeds: list[int]) -> list[Job]:
-    given: dict[str, Any] = {"budget": 60, "preset": "strict", "theta": 0.9, "batch": 40, "engine": "lockstep"}
+    given: dict[str, Any] = {"budget": 60, "preset": "strict", "theta": 0.9, "batch": 40, "engine": "twin"}
     return plan.plan_study("rq1", [team], seeds, given, root=out, command="", methods=[method]).jobs()
 
 
