@@ -27,6 +27,7 @@ from epymarl_fairtest import __version__
 from epymarl_fairtest.commands import study as command
 from epymarl_fairtest.commands.study import add_parser
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.settings import Rule, flat_names, setting
 from epymarl_fairtest.store.lock import Lock
 from epymarl_fairtest.store.run import RunFolder
@@ -78,6 +79,11 @@ def rq1(team: Path, out: Path, *more: str | Path, seeds: str = "2", budget: str 
     where = ("--policies", team, "--out", out, "--seeds", seeds, "--budget", budget)
     one = () if "--jobs" in more or "--address" in more else ("--jobs", "1")
     return fairtest_study("rq1", *where, "--methods", "random", "fairtest", *TINY, *one, *more)
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "TREES", 12)
 
 
 @pytest.fixture(scope="module")

@@ -369,15 +369,16 @@ def test_particle_environments_never_end_by_themselves(cls: Any) -> None:
         env.step([1, 2])
 
 
+@few_and_many("seeds", 10, 50)
 @pytest.mark.parametrize("game", ["simple_spread", "simple_tag"])
-def test_dynamics_equal_the_public_parallel_environment(game: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dynamics_equal_the_public_parallel_environment(game: str, seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     moves: list[int] = []
     monkeypatch.setattr(tag, "PREY", {"given": lambda: lambda seen: moves.pop()})
     env = SpreadEnv() if game == "simple_spread" else TagEnv(prey="given")
     own = SpreadEnv(allocation="env") if game == "simple_spread" else TagEnv(allocation="env", prey="given")
     public = scenario_module(game).parallel_env(max_cycles=100)
     rng = np.random.default_rng(0)
-    for seed in range(50):
+    for seed in range(seeds):
         seen = env.reset(seed=seed)[0]
         own.reset(seed=seed)
         public_seen = public.reset(seed=seed)[0]
