@@ -15,13 +15,16 @@ from epymarl_fairtest.core.episodes import Episodes
 
 Array = NDArray[np.float64]
 
-UNSEEN = 1e-5  # density that each component adds everywhere: nothing is impossible
 NARROWEST = 1e-3  # variance of a component along any axis, at least
 MOST_FITTED = 5000  # states, and pairs, that the mixtures begin with
 
 
 class Freshness:
-    """Begins with what the initial executions met; `threshold` (tau) is the density below which a sequence is fresh."""
+    """Begins with what the initial executions met.
+
+    A sequence is fresh if its density is below `threshold` (tau) times the median of theirs: what a density is worth
+    depends on how many numbers a state has, and in which units.
+    """
 
     def __init__(
         self, seen: Episodes, components: int, threshold: float, rate: float, generator: np.random.Generator
@@ -29,10 +32,12 @@ class Freshness:
         from threadpoolctl import ThreadpoolController
 
         sequences = sequences_of(seen)
-        self._threads, self._threshold, self._rate = ThreadpoolController(), threshold, rate
+        self._threads, self._rate = ThreadpoolController(), rate
         with self._threads.limit(limits=1):
             self._states = Mixture(np.concatenate(sequences), components, generator)
             self._pairs = Mixture(np.concatenate([pairs_of(states) for states in sequences]), components, generator)
+            usual = np.median([log_density(*self._parts(states)) for states in sequences])
+        self._fresh_below = usual + (np.log(threshold) if threshold else -np.inf)
 
     def of(self, episodes: Episodes) -> NDArray[np.bool_]:
         """Which episodes are fresh (B,). One by one: each fresh one is known to those after it."""
@@ -40,13 +45,15 @@ class Freshness:
             return np.array([self._is_fresh(states) for states in sequences_of(episodes)], bool)
 
     def _is_fresh(self, states: Array) -> bool:
-        pairs = pairs_of(states)
-        of_states, of_pairs = self._states.parts(states), self._pairs.parts(pairs)
-        fresh = np.exp(log_density(of_states, of_pairs)) < self._threshold
+        of_states, of_pairs = self._parts(states)
+        fresh = bool(log_density(of_states, of_pairs) < self._fresh_below)
         if fresh:
             self._states.learn(states, of_states, self._rate)
-            self._pairs.learn(pairs, of_pairs, self._rate)
-        return bool(fresh)
+            self._pairs.learn(pairs_of(states), of_pairs, self._rate)
+        return fresh
+
+    def _parts(self, states: Array) -> tuple[Array, Array]:
+        return self._states.parts(states), self._pairs.parts(pairs_of(states))
 
 
 def sequences_of(episodes: Episodes) -> list[Array]:
@@ -102,7 +109,7 @@ class Mixture:
         apart = (rows[None] - self._mean[:, None]) @ self._axes / np.sqrt(self._variance)[:, None]
         exponent = -0.5 * (apart**2).sum(axis=2).T
         scale = np.log(self._weight) - 0.5 * np.log(2 * np.pi * self._variance).sum(axis=1)
-        parts: Array = np.logaddexp(scale + exponent, np.log(UNSEEN))
+        parts: Array = scale + exponent
         return parts
 
     def learn(self, rows: Array, parts: Array, rate: float) -> None:
