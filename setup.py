@@ -68,6 +68,7 @@ setup(
         "pymarlzoo": ["rich", "opencv-python-headless", "seaborn", "scikit-learn", "six"],
         "dask": ["distributed>=2024.1"],
         "ray": ["ray>=2.9"],
+        "qd": ["ribs>=0.12,<1"],  # the method map_elites
         "bench": ["vmas>=1.4", "jaxmarl>=0.0.7"],
         "test": ["pytest>=8", "cloudpickle", "hypothesis>=6.100", "selenium>=4.10", "pytest-xdist>=3.5"],
         "check": ["ruff==0.17.4", "mypy==2.4.1", "types-PyYAML", "types-tqdm"],

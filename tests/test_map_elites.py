@@ -20,7 +20,7 @@ from epymarl_fairtest.tasks.spread.rules import SpreadTask
 
 needs_ribs = pytest.mark.skipif(bool(STRATEGIES["map_elites"].missing), reason="ribs is not installed")
 map_elites = sys.modules["epymarl_fairtest.strategies.map_elites"]
-EMITTERS = ("gaussian", "improvement")
+EMITTERS = ("gaussian", pytest.param("improvement", marks=pytest.mark.slow))  # it is compiled for six seconds
 
 
 @pytest.fixture
@@ -124,9 +124,7 @@ def test_refused_solutions_are_neither_executed_nor_kept(
         return states, valid
 
     monkeypatch.setattr(SpreadTask, "starts_from", half)
-    run = search(
-        "map_elites", Fated(uneven_on_the_left), Fated.task, budget=150, initial=30, batch=8, emitter=emitter
-    )
+    run = search("map_elites", Fated(uneven_on_the_left), Fated.task, budget=150, initial=30, batch=8, emitter=emitter)
     proposed = np.concatenate([judged.episodes.states[:, 0] for _, judged in run.batches[1:]])
     assert {state.tobytes() for state in proposed} <= accepted
     assert run.context.notes["invalid_starts"] > 0

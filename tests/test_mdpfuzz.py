@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ def test_a_sequence_is_as_dense_as_its_start_and_its_steps(rows: Any) -> None:
     states, generator = rows[36:44], np.random.default_rng(0)
     single, both = Mixture(rows, 3, generator), Mixture(pairs_of(rows), 3, generator)
     expected = sum(by_hand(single, states[0]))
-    for one, two in zip(states[:-1], states[1:], strict=True):
+    for one, two in pairwise(states):
         step = sum(by_hand(both, np.concatenate([one, two]))) / sum(by_hand(single, one))
         expected *= min(step, 1.0)
     found = log_density(single.parts(states), both.parts(pairs_of(states)))
@@ -285,7 +286,11 @@ class OnALine(Fated):
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [("mdpfuzz", {}), ("map_elites", {}), ("map_elites", {"emitter": "improvement"})],
+    [
+        ("mdpfuzz", {}),
+        ("map_elites", {}),
+        pytest.param("map_elites", {"emitter": "improvement"}, marks=pytest.mark.slow),
+    ],
     ids=["mdpfuzz", "gaussian", "improvement"],
 )
 def test_a_start_of_one_number_is_enough(method: str, options: dict[str, Any]) -> None:

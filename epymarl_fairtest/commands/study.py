@@ -45,7 +45,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--accounting", choices=("strict", "paper"), help="what counts against the budget (strict)")
     parser.add_argument("--preset", help="quick, paper or strict (the one with the accounting's name)")
     parser.add_argument("--budget", type=int, help="episodes per run")
-    parser.add_argument("--methods", nargs="+", metavar="NAME", help="methods of rq1 (all there are); NAME:OPTION=VALUE is a row of its own")
+    parser.add_argument(
+        "--methods", nargs="+", metavar="NAME", help="methods of rq1 (all); NAME:OPTION=VALUE has its own row"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder of the study; continued if it exists"

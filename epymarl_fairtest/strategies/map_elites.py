@@ -132,7 +132,8 @@ def measures(judged: Judged, task: Task) -> Array:
 
 
 def _length(arrows: Array) -> Array:
-    return np.sqrt((arrows**2).sum(axis=-1))
+    length: Array = np.sqrt((arrows**2).sum(axis=-1))
+    return length
 
 
 def ranges_of(measured: Array) -> list[tuple[float, float]]:

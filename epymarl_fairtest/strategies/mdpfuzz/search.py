@@ -36,7 +36,9 @@ class MDPFuzzOptions:
     step: float = setting(
         between(0, 2, open_low=True), "the most that a mutation moves a coordinate of a start in [-1, 1]", 0.05
     )
-    freshness: bool = setting(YES_NO, "keep mutants with a fresh sequence of states, too; false: the plain fuzzer", True)
+    freshness: bool = setting(
+        YES_NO, "keep mutants with a fresh sequence of states, too; false: the plain fuzzer", True
+    )
     components: int = setting(whole(1), "Gaussians of each mixture (K)", 10)
     threshold: float = setting(between(0, 1e300), "density below which a sequence of states is fresh (tau)", 0.1)
     rate: float = setting(between(0, 1), "what a fresh sequence weighs in the mixtures (gamma)", 0.01)
@@ -81,7 +83,8 @@ def sensitivity(mutants: Corpus, parents: Corpus) -> Array:
     """How much the outcome moved, in units of how far the start was moved."""
     moved = np.sqrt(((mutants.vectors - parents.vectors) ** 2).sum(axis=1))
     change = np.abs(mutants.outcome - parents.outcome)
-    return np.divide(change, moved, out=np.zeros_like(change), where=moved > 0)
+    ratio: Array = np.divide(change, moved, out=np.zeros_like(change), where=moved > 0)
+    return ratio
 
 
 @dataclass
