@@ -53,6 +53,7 @@ setup(
         "numba>=0.60,<1",
         "scipy>=1.11,<2",
         "scikit-learn>=1.4,<2",
+        "threadpoolctl>=3.1,<4",  # scikit-learn brings it
         "moocore>=0.2,<1",
         "joblib>=1.4,<2",
         "matplotlib>=3.10,<4",
