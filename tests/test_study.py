@@ -696,7 +696,7 @@ def test_a_run_that_was_charged_otherwise_or_is_of_another_team_is_not_copied(
         (["rq1", "--methods", "random:batch"], "write METHOD:NAME=VALUE"),
         (["rq1", "--methods", "random:batch=../9"], "write METHOD:NAME=VALUE"),
         (["rq1", "--methods", "random:bach=9"], "Did you mean batch?"),
-        (["rq1", "--methods", "random:batch=none"], "options.batch='none' is not allowed"),
+        (["rq1", "--methods", "random:batch=none"], "batch='none' is not allowed"),
         (["rq2", "--methods", "random"], "--methods is for rq1"),
         (["rq1", "--set", "method=random"], "use --methods"),
         (["rq1", "--set", "seed=3"], "use --seeds"),
