@@ -46,9 +46,9 @@ $(VENV)/.demo: $(VENV)/bin/python $(SETUP)
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo $(SETUP)
-	$(PIP) -e ".[pymarlzoo,test,dask,ray]"
+	$(PIP) -e ".[pymarlzoo,test,dask,ray,qd]"
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test $(SETUP)
-	$(PIP) -e ".[pymarlzoo,test,dask,ray,check]"
+	$(PIP) -e ".[pymarlzoo,test,dask,ray,qd,check]"
 	@touch $@

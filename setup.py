@@ -53,6 +53,7 @@ setup(
         "numba>=0.60,<1",
         "scipy>=1.11,<2",
         "scikit-learn>=1.4,<2",
+        "threadpoolctl>=3.1,<4",  # scikit-learn brings it
         "moocore>=0.2,<1",
         "joblib>=1.4,<2",
         "matplotlib>=3.10,<4",
@@ -68,6 +69,7 @@ setup(
         "pymarlzoo": ["rich", "opencv-python-headless", "seaborn", "scikit-learn", "six"],
         "dask": ["distributed>=2024.1"],
         "ray": ["ray>=2.9"],
+        "qd": ["ribs>=0.12,<1"],  # the method map_elites
         "bench": ["vmas>=1.4", "jaxmarl>=0.0.7"],
         "test": ["pytest>=8", "cloudpickle", "hypothesis>=6.100", "selenium>=4.10", "pytest-xdist>=3.5"],
         "check": ["ruff==0.17.4", "mypy==2.4.1", "types-PyYAML", "types-tqdm"],

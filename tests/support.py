@@ -37,6 +37,17 @@ def few_and_many(name: str, few: int, many: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.slow)])
 
 
+def every_method() -> list[Any]:
+    """The names of all strategies; one whose library is not installed here is skipped."""
+    from epymarl_fairtest.strategies import STRATEGIES
+
+    lacking = {name: " ".join(strategy.missing) for name, strategy in STRATEGIES.items()}
+    return [
+        pytest.param(name, marks=pytest.mark.skipif(bool(missing), reason=f"{missing} is not installed"))
+        for name, missing in lacking.items()
+    ]
+
+
 # --- processes ---------------------------------------------------------------------------------------
 
 FAIRTEST = [sys.executable, "-m", "epymarl_fairtest"]

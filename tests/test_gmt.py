@@ -29,7 +29,8 @@ from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
 from epymarl_fairtest.strategies.contract import Context
-from epymarl_fairtest.strategies.gmt import Cases, Diffusion, GmtOptions, Visits, gmt, propose, roots
+from epymarl_fairtest.strategies.gmt import Cases, Diffusion, GmtOptions, Visits, gmt, propose
+from epymarl_fairtest.strategies.starts import roots
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.generic.rules import GenericTask
 from epymarl_fairtest.team.contract import Team

@@ -84,7 +84,20 @@ def problem_of(registry: Registry[Any], caplog: pytest.LogCaptureFixture) -> str
     [
         (INDICES, OWN),
         (TASKS, ["spread", "tag", "foraging", "generic"]),
-        (STRATEGIES, ["random", "gmt", "mastest", "starla", "hill_climber", "start_surrogate", "fairtest"]),
+        (
+            STRATEGIES,
+            [
+                "random",
+                "gmt",
+                "mastest",
+                "starla",
+                "mdpfuzz",
+                "map_elites",
+                "hill_climber",
+                "start_surrogate",
+                "fairtest",
+            ],
+        ),
         (STEPS, ["replay"]),
     ],
     ids=["indices", "tasks", "strategies", "steps"],

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from golden.regenerate import SUMMARY, golden_run
-from support import TESTS, policy_folder, training_sample
+from support import TESTS, every_method, policy_folder, training_sample
 from test_operators import Drift, Wanderers
 
 from epymarl_fairtest.campaign.run import run
@@ -35,7 +35,7 @@ from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
-from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
+from epymarl_fairtest.strategies import configure, strategy_of
 from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of
 from epymarl_fairtest.tasks.contract import env_reward
 from epymarl_fairtest.tasks.generic.rules import GenericTask
@@ -161,7 +161,7 @@ def counted(subject: Team) -> tuple[Team, list[int]]:
     return replace(subject, make_world=lambda: Counting(subject.make_world(), steps)), steps
 
 
-@pytest.mark.parametrize("method", STRATEGIES)
+@pytest.mark.parametrize("method", every_method())
 @pytest.mark.parametrize("accounting", ACCOUNTINGS)
 @pytest.mark.parametrize("task", ["spread", pytest.param("foraging", marks=pytest.mark.slow)])
 def test_the_ledger_equals_an_independent_count_of_environment_steps(
@@ -704,7 +704,7 @@ def test_a_budget_below_one_round_is_refused_before_anything_is_executed(account
     assert steps == [0]
 
 
-@pytest.mark.parametrize("method", STRATEGIES)
+@pytest.mark.parametrize("method", every_method())
 def test_a_budget_that_calibration_would_use_up_is_refused(method: str) -> None:
     with pytest.raises(FairTestError, match=r"budget=60 (does not pay|leaves nothing)"):
         check(chosen(method=method, theta="auto", calibration_episodes=60, budget=60))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import support
 from support import environment
 from test_search import check, chosen, search, team
 
@@ -24,7 +25,7 @@ from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.contract import ABILITIES
 from epymarl_fairtest.tasks.generic.rules import GenericTask
 
-every_method = pytest.mark.parametrize("method", STRATEGIES)
+every_method = pytest.mark.parametrize("method", support.every_method())
 FLAT = [(name, option) for name in STRATEGIES for option in sorted(flat_names(STRATEGIES[name].options))]
 every_flat_option = pytest.mark.parametrize(("method", "option"), FLAT)
 

@@ -696,6 +696,13 @@ def test_a_run_that_was_charged_otherwise_or_is_of_another_team_is_not_copied(
         (["rq1", "--policies", "UNTRAINED"], "There is no checkpoint"),
         (["rq1", "--methods", "randm"], "Did you mean random?"),
         (["rq1", "--methods", "random", "random"], "--methods: random is given twice"),
+        (["rq1", "--methods", "random:batch=9", "random:batch=9"], "random:batch=9 is given twice"),
+        (["rq1", "--methods", "randm:batch=9"], "Did you mean random?"),
+        (["rq1", "--methods", "random:"], "write METHOD:NAME=VALUE"),
+        (["rq1", "--methods", "random:batch"], "write METHOD:NAME=VALUE"),
+        (["rq1", "--methods", "random:batch=../9"], "write METHOD:NAME=VALUE"),
+        (["rq1", "--methods", "random:bach=9"], "Did you mean batch?"),
+        (["rq1", "--methods", "random:batch=none"], "batch='none' is not allowed"),
         (["rq2", "--methods", "random"], "--methods is for rq1"),
         (["rq1", "--set", "method=random"], "use --methods"),
         (["rq1", "--set", "seed=3"], "use --seeds"),
@@ -747,6 +754,23 @@ def test_a_methods_own_option_reaches_that_method_alone(team: Path, tmp_path: Pa
     assert plan._options({"gmt.cycle": 25, "starla.cycle": 3, "gmt.a.b": 1}, "gmt") == {"cycle": 25, "a.b": 1}
     with pytest.raises(FairTestError, match=r"options\.gmt\.cycle: a study of several methods"):
         rq1(team, tmp_path / "out", "--set", "options.gmt.cycle=25")
+
+
+def test_a_method_is_compared_with_itself_under_other_options(team: Path, tmp_path: Path) -> None:
+    """MASTest in both readings of decision 013, as two rows."""
+    out, other = tmp_path / "out", "mastest:exploration=recorded,seeds=4"
+    words = ["--methods", other, "random", "mastest", "--set", "options.mastest.batch=8"]
+    assert rq1(team, out, *words) == 0
+    assert list(dict.fromkeys(row["variant"] for row in rows(out))) == ["random", other, "mastest"]
+    assert {row["method"] for row in rows(out)} == {"random", "mastest"}
+    chosen = {}
+    for variant in (other, "mastest"):
+        manifest = json.loads((out / "runs" / team.name / variant / "0" / "manifest.json").read_text())
+        chosen[variant] = manifest["settings"]["options"]
+    assert chosen["mastest"] == chosen[other] | {"exploration": "new", "seeds": 10}
+    assert chosen[other]["batch"] == 8
+    assert "MASTest (exploration=recorded, seeds=4)" in (out / "tables.md").read_text()
+    assert rq1(team, out, *words) == 0  # the same command continues it
 
 
 def test_preset_and_accounting_follow_from_each_other() -> None:

@@ -103,7 +103,7 @@ class Found:
         there = {row["policy"] for row in self.rows}
         self.teams = [team for team in TEAMS if team in there]
         self.variants = list(dict.fromkeys(row["variant"] for row in self.rows))
-        self.labels = [labels_of(self.kind).get(variant, variant) for variant in self.variants]
+        self.labels = [labels_of(self.kind, self.variants).get(variant, variant) for variant in self.variants]
 
     def values(self, team: str, variant: str, metric: str) -> list[float]:
         chosen = (row for row in self.rows if (row["policy"], row["variant"]) == (team, variant))
@@ -204,7 +204,7 @@ def draw(name: str, metric: str) -> None:
 
     found = Found(DATA / f"{name}.csv")
     first, reference = found.rows[0], KINDS[found.kind].reference
-    drawing = Drawing(found.teams, found.variants, labels_of(found.kind), reference)
+    drawing = Drawing(found.teams, found.variants, labels_of(found.kind, found.variants), reference)
     values = {metric: {t: {v: found.values(t, v, metric) for v in found.variants} for t in found.teams}}
     budget = f"{int(first['budget']):,} episodes, {first['accounting']} accounting"
     with TemporaryDirectory() as folder:

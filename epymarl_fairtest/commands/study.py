@@ -46,7 +46,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--accounting", choices=("strict", "paper"), help="what counts against the budget (strict)")
     parser.add_argument("--preset", help=f"{', '.join(presets())} (the one with the accounting's name)")
     parser.add_argument("--budget", type=int, help="episodes per run")
-    parser.add_argument("--methods", nargs="+", metavar="NAME", help="methods of rq1 (all there are)")
+    parser.add_argument(
+        "--methods", nargs="+", metavar="NAME", help="methods of rq1 (all); NAME:OPTION=VALUE has its own row"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder of the study; continued if it exists"
@@ -271,7 +273,8 @@ def _results(planned: Study, jobs: Sequence[Job]) -> Results:
         for job in jobs
         if (summary := finished(job)) is not None
     ]
-    return Results(rows, list(planned.teams), list(planned.variants), labels_of(planned.kind), kind.reference)
+    labels = labels_of(planned.kind, planned.variants)
+    return Results(rows, list(planned.teams), list(planned.variants), labels, kind.reference)
 
 
 def _write(planned: Study, results: Results, *, figures: bool = True) -> str:

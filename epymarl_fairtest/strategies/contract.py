@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import MISSING, dataclass, field, is_dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -122,13 +123,24 @@ class Strategy:
     check: Check = _nothing_to_check  # raises FairTestError for settings that it cannot work with
     order: int = LATER  # among all strategies, in lists and tables
     doc: str = ""  # how it chooses tests, in a few words
+    libraries: tuple[str, ...] = ()  # that FairTest itself does without; imported when it searches
 
     def chosen(self, settings: Settings) -> Any:
         """Its own settings in `settings`, checked."""
         return options_of(self.options, settings.options, self.name)
 
+    @property
+    def missing(self) -> list[str]:
+        """Its libraries that are not installed here."""
+        return [name for name in self.libraries if find_spec(name) is None]
+
     def check_settings(self, settings: Settings, task: Task | None = None) -> None:
         """Everything that can be refused before training; more of it once the task is known."""
+        if self.missing:
+            names = " ".join(self.missing)
+            raise FairTestError(
+                f"fairtest_args.method={self.name!r} needs {names}, which is not installed here: pip install {names}"
+            )
         self.check(settings, self.chosen(settings))
         for need in self.needs:
             if task is not None and not getattr(task, need):
@@ -155,6 +167,7 @@ def complaint(entry: Any) -> str | None:
         "needs": lambda needs: isinstance(needs, Sequence) and set(needs) <= set(ABILITIES),
         "random": lambda purposes: isinstance(purposes, tuple) and all(map(is_text, purposes)),
         "check": callable,
+        "libraries": lambda names: isinstance(names, tuple) and all(map(is_name, names)),
     }
     return missing_parts(entry, Strategy, parts) or _wrong_option(entry.options)
 

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.core import rng
-from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests, tests_from_seeds
+from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.ledger import EXECUTION
 from epymarl_fairtest.settings import between, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search, Strategy
+from epymarl_fairtest.strategies.starts import starting_from
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 WARMUP_SHARE = 5  # the warm-up takes at most one part in five of the budget
 WIDTHS = 256, 512, 256  # of the hidden layers
-FIRST_ROOT = 2**31  # seeds of random tests lie below
 
 
 @dataclass(frozen=True)
@@ -129,22 +128,6 @@ def propose(model: Diffusion, context: Context, generator: np.random.Generator) 
     context.count("random_starts", missing)
     tests = starting_from(np.concatenate(states), generator)
     return Tests.concatenate([tests, random_tests(missing, task.state_size, generator)])
-
-
-def starting_from(states: Array, generator: np.random.Generator) -> Tests:
-    """Tests that start from given states; the root seed of each is a number made of the state itself."""
-    streams = generator.integers(0, 2**64, len(states), dtype=np.uint64)
-    tests = tests_from_seeds(roots(states), streams, states.shape[1], operator="state")
-    tests.start_state = states
-    return tests
-
-
-def roots(states: Array) -> NDArray[np.int64]:
-    """The same number for the same start, another for any other start, never the seed of a random test."""
-    word = np.zeros(len(states), np.uint64)
-    for column in np.ascontiguousarray(states.T).view(np.uint64):
-        word = rng.mix(word ^ column)
-    return (FIRST_ROOT + word % np.uint64(2**62)).astype(np.int64)
 
 
 class Diffusion:

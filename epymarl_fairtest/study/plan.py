@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -20,7 +20,7 @@ from typing import Any
 from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_json
-from epymarl_fairtest.settings import FIELDS, LARGEST, Settings, flat_names
+from epymarl_fairtest.settings import FIELDS, LARGEST, Settings, flat_names, parse_assignment
 from epymarl_fairtest.store.read import damaged, read_json
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
 from epymarl_fairtest.study.jobs import Job, load_team
@@ -70,11 +70,17 @@ def _kinds() -> dict[str, Kind]:
 KINDS = _kinds()
 
 
-def labels_of(kind: str) -> Mapping[str, str]:
+def labels_of(kind: str, variants: Iterable[str]) -> Mapping[str, str]:
     """What the variants are called in tables and figures."""
-    if kind == "rq1":
-        return {name: strategy.label for name, strategy in STRATEGIES.items()}
-    return KINDS[kind].labels
+    if kind != "rq1":
+        return KINDS[kind].labels
+    known = [variant for variant in variants if variant.partition(":")[0] in STRATEGIES]
+    return {variant: _label(*variant.partition(":")[::2]) for variant in known}
+
+
+def _label(method: str, options: str) -> str:
+    label = STRATEGIES[method].label
+    return f"{label} ({', '.join(options.split(','))})" if options else label
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,8 @@ class Study:
     def settings(self, team: str, variant: str) -> Settings:
         values = {"allocation": self.teams[team].identity["allocation"], **self.given, **self.variants[variant]}
         if self.kind == "rq1":
-            values["options"] = _options(self.given.get("options", {}), variant)
+            own = self.variants[variant].get("options", {})
+            values["options"] = _options(self.given.get("options", {}), values["method"]) | own
         return configure(values, **DEFAULTS)
 
     def jobs(self) -> list[Job]:
@@ -187,17 +194,18 @@ def plan_study(
     if max(seeds) >= LARGEST:
         raise FairTestError(f"--seeds {max(seeds)} is not allowed; a seed is a whole number below 2^63.")
     variants = _variants(kind, methods)
-    varied = {name for changes in variants.values() for name in changes} | {"method"}
+    varied = {name for changes in variants.values() for name in changes if name != "options"} | {"method"}
     for name in given:
         if name in varied or name in ("seed", "out"):
             remedy = {"seed": "use --seeds", "out": "use --out", "method": "use --methods (rq1)"}
             raise FairTestError(f"--set {name}: {kind} sets it itself; {remedy.get(name, 'leave it out')}.")
     if kind == "rq1":
+        compared = dict.fromkeys(changes["method"] for changes in variants.values())
         for name in given.get("options", {}):
-            if name.partition(".")[0] not in variants or "." not in name:
+            if name.partition(".")[0] not in compared or "." not in name:
                 raise FairTestError(
                     f"--set options.{name}: a study of several methods needs to know whose option it is; write"
-                    f" options.METHOD.NAME=VALUE with one of the methods {', '.join(variants)}."
+                    f" options.METHOD.NAME=VALUE with one of the methods {', '.join(compared)}."
                 )
     elif methods is not None:
         raise FairTestError(f"--methods is for rq1; {kind} compares {', '.join(variants)}.")
@@ -217,9 +225,23 @@ def _variants(kind: str, methods: Sequence[str] | None) -> dict[str, Mapping[str
         return {name: {"method": "fairtest", **changes} for name, changes in KINDS[kind].variants.items()}
     chosen = list(STRATEGIES) if methods is None else list(methods)
     _refuse_repeated("--methods", chosen)
-    for name in chosen:
-        STRATEGIES.named(name, f"--methods {name}")
-    return {name: {"method": name} for name in STRATEGIES if name in chosen}
+    variants = {variant: _method_variant(variant) for variant in chosen}
+    order = {name: number for number, name in enumerate(STRATEGIES)}
+    return dict(sorted(variants.items(), key=lambda variant: order[variant[1]["method"]]))
+
+
+def _method_variant(variant: str) -> Mapping[str, Any]:
+    """A method, or one with options of its own: METHOD:NAME=VALUE,NAME=VALUE."""
+    method, colon, texts = variant.partition(":")
+    STRATEGIES.named(method, f"--methods {variant}")
+    if not colon:
+        return {"method": method}
+    if not re.fullmatch(r"\w+=[\w.+-]+(,\w+=[\w.+-]+)*", texts):  # it is also the name of a folder
+        raise FairTestError(
+            f"--methods {variant} is not a method with options; write METHOD:NAME=VALUE, or"
+            " METHOD:NAME=VALUE,NAME=VALUE for several, with plain words or numbers as values."
+        )
+    return {"method": method, "options": dict(parse_assignment(text) for text in texts.split(","))}
 
 
 def _refuse_repeated(option: str, values: Sequence[Any]) -> None:
