@@ -50,7 +50,10 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     "torch": {"host", "strategies/gmt", "tasks/tag/environment", "team", "testing"},
     "gymnasium": {"host", "tasks", "team", "testing"},
     "lbforaging": {"tasks/foraging"},
-    "numba": {"engine/choice", "tasks/kernels", "tasks/mpe/physics", "tasks/foraging", "tasks/spread", "tasks/tag"},
+    "numba": {
+        "campaign/packing/compiled", "engine/choice", "tasks/kernels", "tasks/mpe/physics", "tasks/foraging",
+        "tasks/spread", "tasks/tag",
+    },
     "sklearn": {"predictor/forest", "strategies/start_surrogate"},
     "scipy": {"commands/compare", "commands/policies", "core/statistics", "predictor"},
     "moocore": {"strategies/genetic"},
@@ -67,6 +70,7 @@ NUMPY_ALONE = {  # folder or module -> what it needs besides numpy
     "core": {"scipy"},  # core/statistics, by the table above
     "settings": {"yaml"},
     "store": {"filelock"},
+    "campaign/coverage": set(),
     "campaign/loop": set(),
     "campaign/tally": set(),
     "tasks/contract": set(),
