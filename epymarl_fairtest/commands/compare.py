@@ -77,8 +77,12 @@ def compare(args: Namespace) -> int:
 def compared(a: FinishedRun, b: FinishedRun, *, theta: float | None = None, confidence: float = 0.95) -> dict[str, Any]:
     """Everything that the table, the figure and --json show."""
     from epymarl_fairtest.core import statistics
+    from epymarl_fairtest.store.finished import NATURAL, WHY_ABSENT
 
     refuse_if_incomparable(a, b, theta)
+    for run in (a, b):
+        if run.needed_rate() and not len(run.random_executions["index"]):
+            raise FairTestError(f"{str(run.path / NATURAL)!r} is missing: {WHY_ABSENT}. Run it again.")
     theta = a.theta if theta is None else theta
     rates = [run.needed_rate(theta, confidence) for run in (a, b)]
     low, high = newcombe(rates[1], rates[0], confidence)

@@ -104,11 +104,15 @@ class FinishedRun:
         """The rows of all random executions, the search's and those made after it (natural.npz): only these show how
         often the team is unfair when nobody searches for it."""
         rows = {name: self.executions[name][self.random] for name in ROWS}
-        made = int((self.summary["ledger"].get("natural") or {}).get("episodes", 0))
-        if not made or not (self.path / NATURAL).is_file():
+        if not self._natural_episodes or not (self.path / NATURAL).is_file():
             return rows
-        natural = _read_executions(self.path / NATURAL, made, self.summary["method"])
+        natural = _read_executions(self.path / NATURAL, self._natural_episodes, self.summary["method"])
         return {name: np.concatenate([rows[name], natural[name]]) if len(rows[name]) else natural[name] for name in ROWS}
+
+    @property
+    def _natural_episodes(self) -> int:
+        """Random executions that were made after the search."""
+        return int((self.summary["ledger"].get("natural") or {}).get("episodes", 0))
 
     def unfair(self, theta: float | None = None) -> NDArray[np.bool_]:
         """Which executions were unfair; unstable ones are not counted, as in the summary."""
@@ -121,11 +125,18 @@ class FinishedRun:
     def natural_rate(self, theta: float | None = None, confidence: float = CONFIDENCE) -> Rate | None:
         """The share of unfair ones among all random executions (none in which nobody received anything); None where
         there are none. A run that was thinned out still knows it at its own threshold."""
-        rows, told = self.random_executions, self.summary.get("natural_rate")
-        unfair, executions = int(self._unfair(rows, theta).sum()), len(rows["index"])
-        if told is not None and executions < told["executions"] and theta in (None, self.theta):
-            unfair, executions = told["unfair"], told["executions"]
-        return rate_of(unfair, executions, confidence) if executions else None
+        told = self.summary.get("natural_rate")
+        if told is not None and self._thinned and theta in (None, self.theta):
+            return rate_of(told["unfair"], told["executions"], confidence)
+        rows = self.random_executions
+        executions = len(rows["index"])
+        return rate_of(int(self._unfair(rows, theta).sum()), executions, confidence) if executions else None
+
+    @property
+    def _thinned(self) -> bool:
+        """Are random executions that were made no longer on record?"""
+        files = ["executions.npz"] + [NATURAL] * bool(self._natural_episodes)
+        return not all((self.path / name).is_file() for name in files)
 
     def needed_rate(self, theta: float | None = None, confidence: float = CONFIDENCE) -> Rate:
         """The natural rate, for whoever can do nothing without it."""

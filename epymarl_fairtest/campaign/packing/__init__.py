@@ -71,6 +71,18 @@ class Packing:
             self._lengths = _grown(self._lengths, more)
 
 
+def distances(paths: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArray[np.float64]:
+    """The distance of each two of these paths (n, n)."""
+    lengths = np.asarray(lengths, np.int64)
+    waiting = _waiting(paths, lengths, paths.shape[1]).astype(np.float64)
+    apart = np.empty((len(paths), len(paths)))
+    for row, path in enumerate(waiting):  # one by one: all at once would need n x n paths
+        between = np.linalg.norm(waiting - path, axis=-1).mean(axis=-1)
+        until = np.maximum(lengths, lengths[row])
+        apart[row] = np.cumsum(between, axis=1)[np.arange(len(paths)), until - 1] / until
+    return apart
+
+
 def _waiting(paths: NDArray[np.float32], lengths: NDArray[np.int64], steps: int) -> NDArray[np.float32]:
     """So many steps of each path, which stays where it was last."""
     step = np.minimum(np.arange(steps), lengths[:, None] - 1)
