@@ -31,7 +31,7 @@ SEARCH = ["--budget", "300", "--seed", "1", "--set", "theta=0.9"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small searches: fairtest, random, and a method that executes nothing at random, with natural executions and without."""
+    """Small searches: fairtest, random, and one that executes nothing at random, with a natural rate and without."""
     root = tmp_path_factory.mktemp("runs")
     for method in ("fairtest", "random", "hill_climber"):
         options = [*SEARCH, "--method", method, "--out", str(root / method)]

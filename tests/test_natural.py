@@ -89,9 +89,10 @@ def test_a_run_that_was_stopped_before_them_ends_with_the_same_rate(
     def stop(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(natural, "random_tests", stop)
-        search(team(), given, tmp_path / "stopped")
+        with pytest.raises(KeyboardInterrupt):
+            search(team(), given, tmp_path / "stopped")
     folder = RunFolder.resume(tmp_path / "stopped")
     resumed = run(team(), given, folder, seed=5, command="test", warn=print)
     assert resumed["natural_rate"] == whole["natural_rate"] is not None

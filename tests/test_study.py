@@ -57,8 +57,8 @@ SMALL = {
 }  # fmt: skip
 TINY = [f"--set={name}={value}" for name, value in SMALL.items()]
 COUNTED = (
-    "failures", "unique_failures", "distinct_failures", "distinct_failures_wide", "distinct_starts", "roots", "coverage",
-    "evaluated", "executed_steps",
+    "failures", "unique_failures", "distinct_failures", "distinct_failures_wide", "distinct_starts", "roots",
+    "coverage", "evaluated", "executed_steps",
 )  # fmt: skip
 
 

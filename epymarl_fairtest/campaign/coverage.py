@@ -52,7 +52,9 @@ def kind_of(agents: int, bins: int, all_cells: int) -> str:
     """How many agents are looked at together: as many as leave the grids small enough to be covered."""
     if all_cells <= MOST_CELLS:
         return ALL
-    small = (kind for kind, together in TOGETHER.items() if comb(agents, together) * bins ** (2 * together) <= MOST_CELLS)
+    small = (
+        kind for kind, together in TOGETHER.items() if comb(agents, together) * bins ** (2 * together) <= MOST_CELLS
+    )
     return next(small, SINGLE)
 
 
@@ -70,4 +72,5 @@ def maps_of(cells: Cells, kind: str, agents: int, bins: int) -> NDArray[np.float
     for member in range(together):
         first, second = (cell // bins ** (2 * member + digit) % bins for digit in (0, 1))
         np.add.at(maps, (groups[group, member], first, second), 1)
-    return maps / (comb(agents - 1, together - 1) * bins ** (2 * (together - 1)))
+    maps /= comb(agents - 1, together - 1) * bins ** (2 * (together - 1))
+    return maps

@@ -130,6 +130,7 @@ class Run:
             ask=partial(q_if_seen, team.policy),
             initial_states=self.engine.initial_states,
             clock=self.clock,
+            remembers=team.policy.hidden_size > 0,
         )
         own = settings.distinct_distance
         distance = team.task.distinct_distance if own is None else own

@@ -56,7 +56,10 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
         ("task", f"{summary['task']}   threshold {summary['theta']:.3g} on {INDICES[summary['index']].label}"),
         ("method", f"{summary['method']} ({summary['preset']}), seed {summary['seed']}, {summary['engine']} engine"),
         ("found by the search", search_share(summary)),
-        ("  distinct", "{distinct_failures:,}; {distinct_failures_wide:,} at three times the distance".format(**summary)),
+        (
+            "  distinct",
+            "{distinct_failures:,}; {distinct_failures_wide:,} at three times the distance".format(**summary),
+        ),
         ("  starts", "{distinct_starts:,} distinct, {roots:,} in all".format(**summary)),
         ("  after the prefix", f"{summary['suffix_failures']:,} are unfair in what was executed alone"),
         ("  coverage", f"{summary['coverage']:.3f} of the position grid of {summary['coverage_of']}"),

@@ -115,8 +115,7 @@ class Found:
 
     def summary(self) -> dict[str, Any]:
         distinct, wide, starts = (
-            len(packing) if self._placed else len(self._roots)
-            for packing in (self._distinct, self._wide, self._starts)
+            len(packing) if self._placed else len(self._roots) for packing in (self._distinct, self._wide, self._starts)
         )
         return {
             "failures": self.failures,

@@ -107,7 +107,9 @@ class FinishedRun:
         if not self._natural_episodes or not (self.path / NATURAL).is_file():
             return rows
         natural = _read_executions(self.path / NATURAL, self._natural_episodes, self.summary["method"])
-        return {name: np.concatenate([rows[name], natural[name]]) if len(rows[name]) else natural[name] for name in ROWS}
+        return {
+            name: np.concatenate([rows[name], natural[name]]) if len(rows[name]) else natural[name] for name in ROWS
+        }
 
     @property
     def _natural_episodes(self) -> int:

@@ -65,8 +65,8 @@ COLUMNS = {
 """Columns of results.csv: name and meaning. A value that a run does not have is empty."""
 
 METRICS = {
-    "failures": "Failures", "distinct_failures": "Distinct failures", "distinct_failures_wide": "Wide distinct failures",
-    "roots": "Roots", "coverage": "Coverage",
+    "failures": "Failures", "distinct_failures": "Distinct failures",
+    "distinct_failures_wide": "Wide distinct failures", "roots": "Roots", "coverage": "Coverage",
 }  # fmt: skip
 """What methods are compared by, as far as the runs tell it; more is better."""
 COSTS = {"executed_episodes": "Executed episodes", "cpu_seconds": "CPU seconds"}

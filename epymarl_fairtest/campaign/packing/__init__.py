@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 def fastest_pack() -> Any:
     """Looked up when something is to be packed: numba takes a while to import, and may be missing."""
     try:
-        from epymarl_fairtest.campaign.packing.compiled import pack
+        from epymarl_fairtest.campaign.packing import compiled
     except ImportError:
-        from epymarl_fairtest.campaign.packing.plain import pack
-    return pack
+        from epymarl_fairtest.campaign.packing import plain
+
+        return plain.pack
+    return compiled.pack
 
 
 class Packing:
@@ -46,7 +48,7 @@ class Packing:
         kept = np.zeros(len(paths), np.bool_)
         if not len(paths):
             return kept
-        lengths = np.asarray(lengths, np.int64)
+        lengths = lengths.astype(np.int64)
         self._make_room(paths)
         new = _waiting(paths, lengths, self._paths.shape[1])
         there = np.arange(new.shape[1])[None, :, None, None] < lengths[:, None, None, None]
@@ -73,7 +75,7 @@ class Packing:
 
 def distances(paths: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArray[np.float64]:
     """The distance of each two of these paths (n, n)."""
-    lengths = np.asarray(lengths, np.int64)
+    lengths = lengths.astype(np.int64)
     waiting = _waiting(paths, lengths, paths.shape[1]).astype(np.float64)
     apart = np.empty((len(paths), len(paths)))
     for row, path in enumerate(waiting):  # one by one: all at once would need n x n paths
@@ -83,7 +85,7 @@ def distances(paths: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArr
     return apart
 
 
-def _waiting(paths: NDArray[np.float32], lengths: NDArray[np.int64], steps: int) -> NDArray[np.float32]:
+def _waiting(paths: NDArray[np.float32], lengths: NDArray[np.integer], steps: int) -> NDArray[np.float32]:
     """So many steps of each path, which stays where it was last."""
     step = np.minimum(np.arange(steps), lengths[:, None] - 1)
     return np.ascontiguousarray(paths[np.arange(len(paths))[:, None], step], np.float32)
