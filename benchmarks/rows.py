@@ -66,7 +66,8 @@ def differences(row: dict[str, str], summary: dict[str, Any]) -> list[str]:
     known = {name: row[name] for name in ("study", "policy", "algorithm", "variant", "seed", "accounting", "preset")}
     now = tidy_row(summary, **known, budget=row["budget"])
     shown = {name: "" if value is None else str(value) for name, value in now.items()}
-    unlike = [name for name in row if name not in MEASURED and row[name] != shown[name]]
+    recounted = () if "distinct_failures_wide" in row else ("distinct_failures",)  # once counted within each root
+    unlike = [name for name in row if name not in (*MEASURED, *recounted) and row[name] != shown[name]]
     return [f"{name} {row[name]} -> {shown[name]}" for name in unlike if not _last_digit(name, row[name], shown[name])]
 
 

@@ -135,7 +135,7 @@ def test_the_fairer_team_is_named_whichever_comes_first(runs: Path) -> None:
     low, high = one["difference"]["low"], one["difference"]["high"]
     assert 0 < low < one["difference"]["estimate"] < high
     assert (other["difference"]["low"], other["difference"]["high"]) == pytest.approx((-high, -low))
-    bounds = f"is fairer: its natural failure rate is lower by {low:.4f} to {high:.4f} (95% confidence)."
+    bounds = f"is fairer: its natural rate is lower by {low:.4f} to {high:.4f} (95% confidence)."
     assert (one["verdict"], other["verdict"]) == (f"A {bounds}", f"B {bounds}")
 
 
@@ -143,7 +143,7 @@ def test_no_difference_is_shown_where_there_is_none(runs: Path) -> None:
     found = result(runs / "trained", runs / "again")
     assert found["difference"]["low"] <= 0 <= found["difference"]["high"]
     assert found["fairer"] is None
-    assert found["verdict"].startswith("No difference could be shown (B's natural failure rate minus A's is between")
+    assert found["verdict"].startswith("No difference could be shown (B's natural rate minus A's is between")
     assert found["warnings"] == ["both runs tested the same weights: any difference is chance."]
     assert result(runs / "trained", runs / "spoilt")["warnings"] == []
 
@@ -255,7 +255,7 @@ def test_the_table_tells_what_json_tells(runs: Path, capsys: pytest.CaptureFixtu
     lines = said.out.splitlines()
     assert said.err == ""
     assert lines[-1] == found["verdict"]
-    rate = next(line for line in lines if "natural failure rate" in line)
+    rate = next(line for line in lines if "natural rate" in line)
     for side in ("a", "b"):
         assert "{estimate:.4f} [{low:.4f}, {high:.4f}]".format(**found[side]["rate"]) in rate
         for key in ("failures", "distinct_failures", "roots"):

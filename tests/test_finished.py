@@ -115,7 +115,9 @@ def test_an_earlier_run_is_read_with_the_names_of_today(run: Path) -> None:
     assert found.missing == {}
     assert found.evidence
     assert found.random.tolist() == np.isin(purposes, ("predictor", "candidate")).tolist()
-    assert found.natural() == (5, 90)
+    rate = found.natural_rate()
+    assert rate is not None
+    assert (rate.count, rate.executions) == (5, 90)
     assert found.summary == before
 
 
@@ -187,7 +189,8 @@ def test_a_run_that_judged_nothing_has_no_rows_and_no_rate(run: Path) -> None:
     found = read_run(run, "executions.npz")
     assert (len(found.executions["id"]), found.missing) == (0, {"executions.npz": "no episode was judged"})
     with pytest.raises(FairTestError, match="holds no random executions"):
-        found.natural()
+        found.needed_rate()
+    assert found.natural_rate() is None
 
 
 def test_columns_that_are_no_failures_are_refused(run: Path) -> None:

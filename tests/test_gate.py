@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import shutil
+import signal
 import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -20,6 +22,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.store.finished import read_run
+from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES
 
 POLICY = str(shipped("policies") / "mpe-qmix")
@@ -28,11 +31,13 @@ SEARCH = ["--budget", "300", "--seed", "1", "--set", "theta=0.9"]
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three small searches: fairtest, random, and one that executes nothing at random under a name of its own."""
+    """Small searches: fairtest, random, and one that executes nothing at random, with a natural rate and without."""
     root = tmp_path_factory.mktemp("runs")
     for method in ("fairtest", "random", "hill_climber"):
         options = [*SEARCH, "--method", method, "--out", str(root / method)]
         assert main(["run", "--policy", POLICY, *options]) == 0
+    options = [*SEARCH, "--method", "hill_climber", "--set", "natural_episodes=0"]
+    assert main(["run", "--policy", POLICY, *options, "--out", str(root / "nothing at random")]) == 0
     return root
 
 
@@ -125,27 +130,60 @@ def test_a_rate_passes_by_the_upper_end_of_its_interval(run: Path, capsys: pytes
     assert "not shown" not in capsys.readouterr().out
 
 
-def test_a_method_without_random_executions_has_no_rate(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["gate", str(runs / "hill_climber"), "--max-rate", "0.5"]) == 2
+def test_a_method_that_executes_nothing_at_random_has_a_rate_all_the_same(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = runs / "hill_climber"
+    with np.load(run / "natural.npz") as file:
+        index = file["index"]
+    code, found = told(capsys, str(run), "--max-rate", "1")
+    assert (code, len(index)) == (0, 200)
+    assert found["criteria"][0]["value"] == found["natural_rate"]["rate"] == (index <= 0.9).mean() > 0
+
+
+def test_a_run_without_random_executions_has_no_rate(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", str(runs / "nothing at random"), "--max-rate", "0.5"]) == 2
     said = capsys.readouterr()
     assert "method 'hill_climber'" in said.err
     assert "no random executions" in said.err
     assert said.out == ""
-    assert main(["gate", str(runs / "hill_climber"), "--max-failures", "1000000"]) == 0
+    assert main(["gate", str(runs / "nothing at random"), "--max-failures", "1000000"]) == 0
+    assert capsys.readouterr().out.startswith("natural rate: not known")
 
 
 def test_a_rate_is_refused_before_a_search_that_could_not_tell_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    without = [name for name, strategy in STRATEGIES.items() if not strategy.random]
-    for method in without:
-        words = ["--method", method, "--max-rate", "0.5", "--max-failures", "9", "--out", str(tmp_path / "run")]
+    for method in (name for name, strategy in STRATEGIES.items() if not strategy.random):
+        words = ["--method", method, "--max-rate", "0.5", "--set", "natural_episodes=0", "--out", str(tmp_path / "run")]
         assert main(["gate", "--policy", POLICY, *words]) == 2
-        said = capsys.readouterr().err
-        assert f"--max-rate cannot be judged with method={method!r}" in said
-        assert "--method random or --method fairtest" in said
+        assert f"--max-rate cannot be judged with method={method!r} and natural_episodes=0" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-    assert STRATEGIES.keys() - set(without) == {"fairtest", "random"}, "does a new method execute at random?"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_search_that_is_stopped_says_what_is_kept_and_judges_nothing(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C while a batch is being saved: it is swallowed there, as libraries may do."""
+    save, out = RunFolder.save_batch, tmp_path / "run"
+
+    def pressed(self: RunFolder, number: int, *rest: Any) -> None:
+        save(self, number, *rest)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(RunFolder, "save_batch", pressed)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    words = ["--method", "random", "--budget", "90", "--set", "batch=30", "--max-failures", "9"]
+    assert main(["gate", "--policy", POLICY, *words, *(["--out", str(out)] if kept else [])]) == 128 + signal.SIGINT
+    said = capsys.readouterr()
+    assert said.out == ""
+    if kept:
+        assert f"of 30 that were executed (budget 90). Resume with:\n  fairtest run --resume {out}" in said.err
+    else:
+        assert "Nothing is kept without --out" in said.err
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unstable_failure_counts_neither_as_a_failure_nor_in_the_rate(
@@ -254,6 +292,8 @@ def test_one_line_per_criterion_says_what_was_found_and_what_is_allowed(
     assert main(["gate", str(run), "--max-rate", "0.9", "--max-failures", "2"]) == 1
     interval = f"[{rate.low:.4f}, {rate.high:.4f}]"
     assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        f"natural rate: {count / number:.1%} unfair ({rate.low:.1%} to {rate.high:.1%}, 95% interval),"
+        f" {count} of {number} random executions",
         f"PASS rate {count / number:.4f} {interval} of {number} random executions, at most 0.9",
         f"FAIL failures {failures} in {len(executions(run))} episodes, at most 2",
         "gate failed: 1 of 2 criteria hold.",

@@ -123,7 +123,8 @@ def check_sacred(done: Finished, files: set[str], summary: dict[str, Any]) -> No
     for name in ("failures", "distinct_failures", "undefined", "coverage", "charged_strict", "executed_steps"):
         assert info[f"fairtest_{name}"] == [summary[name]]
         assert metrics[f"fairtest_{name}"]["values"] == [summary[name]]
-    assert metrics["fairtest_failure_rate"]["values"] == [summary["failures"] / summary["evaluated"]]
+    assert metrics["fairtest_search_share"]["values"] == [summary["failures"] / summary["evaluated"]]
+    assert metrics["fairtest_natural_rate"]["values"] == [summary["natural_rate"]["rate"]]
     assert info.get("fairtest") == (summary if done.job.host == "epymarl" else None)  # PyMARLzoo+ plots what is there
 
 

@@ -13,8 +13,13 @@ from test_search import chosen, search, team
 
 from epymarl_fairtest.campaign.steps import replay
 from epymarl_fairtest.campaign.summary import summary_table
+from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.indices.jain import jfi
+from epymarl_fairtest.core.judged import Judge, totals
 from epymarl_fairtest.engine.selection import real_engine
 from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.team.contract import Team
 
 
@@ -76,9 +81,54 @@ def test_a_failure_that_does_not_come_out_the_same_is_kept_marked_and_counted_ap
     assert found == sane.summary["failures"]
     assert set(result.failures["status"].tolist()) == {"unstable"}
     assert (result.summary["failures"], result.summary["unstable_failures"]) == (0, found)
-    assert "unstable ones are not counted" in summary_table(result.summary, tmp_path)
+    assert f"{found} do not and are not counted" in summary_table(result.summary, tmp_path)
     with open(tmp_path / "moody" / "failures.csv", newline="") as file:
         assert {row["status"] for row in csv.DictReader(file)} == {"unstable"}
+
+
+def test_an_unstable_failure_is_left_out_of_every_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = chosen(theta=0.9, replay="all")
+    whole = search(team(), given, tmp_path / "whole").summary
+
+    def odd_ones_agree(failures: Any, _: Any) -> Any:
+        agree = np.arange(len(failures)) % 2 == 1
+        agree[np.argmin(jfi(totals(failures.rewards)))] = False
+        return agree
+
+    monkeypatch.setattr(replay, "agrees", odd_ones_agree)
+    monkeypatch.setattr("epymarl_fairtest.campaign.run.AT_ONCE", 7)
+    result = search(team(), given, tmp_path / "run")
+    summary, failures = result.summary, load_failures(tmp_path / "run" / "failures.npz")
+    stable = failures.take(result.failures["status"] == "confirmed")
+    task, judge = team().task, Judge(INDICES["jfi"], 0.9)
+    assert (summary["failures"], summary["unstable_failures"]) == (len(stable), len(failures) - len(stable))
+    again = Tally(task, judge, bins=4, distinct_distance=task.distinct_distance)
+    again.add(judge(stable), "execution")  # as if the others had never been found
+    for name in ("unique_failures", "distinct_failures", "distinct_failures_wide", "distinct_starts", "roots",
+                 "suffix_failures", "coverage"):  # fmt: skip
+        assert summary[name] == again.summary()[name] < whole[name], name
+    with np.load(tmp_path / "run" / "evidence.npz") as file:
+        assert file["coverage_cells"].tolist() == again.cells().tolist()
+    unstable = failures.id[result.failures["status"] == "unstable"]
+    with np.load(tmp_path / "run" / "executions.npz") as file:
+        counted = ~np.isin(file["id"], unstable)
+        assert summary["index_quantiles"]["0"] == file["index"][counted].min() > whole["index_quantiles"]["0"]
+        assert summary["natural_rate"]["unfair"] == ((file["index"] <= 0.9) & counted & file["random"]).sum()
+    assert (summary["evaluated"], summary["undefined"]) == (whole["evaluated"], whole["undefined"])
+    rate = read_run(tmp_path / "run").natural_rate()
+    assert rate is not None
+    assert rate.as_dict() == summary["natural_rate"]
+
+
+def test_what_was_replayed_is_told_with_how_many_failures_there_are() -> None:
+    def told(confirmed: int, unstable: int, failures: int) -> str:
+        counts = {"confirmed_failures": confirmed, "unstable_failures": unstable, "failures": failures}
+        return replay.replay_sentence(counts)
+
+    assert told(1000, 0, 3606) == "1,000 of 3,606 failures were replayed in the real environment: 1,000 agree."
+    assert told(998, 2, 3604).endswith("1,000 of 3,606 failures were replayed in the real environment: 998 agree,"
+                                       " 2 do not and are not counted.")  # fmt: skip
+    assert told(0, 0, 9) == "No failure was replayed in the real environment."
 
 
 @pytest.mark.parametrize(("wanted", "replayed"), [(0, 0), (5, 5), ("all", None), (10_000, None)])

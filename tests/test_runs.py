@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from epymarl_fairtest.commands import main
-from epymarl_fairtest.commands.runs import DEPTH, listed, table
+from epymarl_fairtest.commands.runs import DEPTH, listed, table, team_of
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.study.jobs import Job, run_job
@@ -78,21 +78,11 @@ def test_the_table_has_a_line_per_run(place: Path, capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     (line,) = (line for line in lines if line.endswith(str(place / "finished")))
     cells = line.split()[2:]
-    failures = str(summary["failures"])
-    share = f"({summary['failures'] / 90:.1%})"
-    numbers = [str(summary[name]) for name in ("distinct_failures", "roots")]
-    assert cells == [
-        "finished",
-        "spread",
-        "random",
-        "3",
-        "90",
-        "90",
-        failures,
-        share,
-        *numbers,
-        str(place / "finished"),
-    ]
+    numbers = [str(summary[name]) for name in ("evaluated", "failures", "distinct_failures", "roots")]
+    rate = "{rate:.1%} ({low:.1%} to {high:.1%})".format(**summary["natural_rate"])
+    assert " ".join(cells) == " ".join(
+        ["finished", "mpe-qmix", "qmix", rate, "spread", "random", "3", *numbers, str(place / "finished")]
+    )
 
 
 def test_an_interrupted_run_says_how_to_resume_it_and_can_be(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,8 +164,42 @@ def test_the_run_of_a_training_in_a_folder_below_is_listed(made: Path, tmp_path:
 
 
 def test_a_seed_is_shown_as_it_is_typed(place: Path) -> None:
-    run = replace(listed([place / "finished"])[0], seed=255935481, budget=12000)
-    assert table([run]).splitlines()[1].split()[5:7] == ["255935481", "12,000"]
+    run = replace(listed([place / "finished"])[0], seed=255935481, evaluated=12000)
+    assert "  255935481  12,000  " in table([run]).splitlines()[1]
+
+
+def test_what_would_break_a_line_is_spelled_out(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = place / "a\nb\x1b[2J"
+    (place / "finished").rename(path)
+    manifest = json.loads((path / "manifest.json").read_text()) | {"algorithm": "q\nmix\u2028", "policy": "x/my\rteam"}
+    manifest.pop("crc")
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["runs", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert len(said.splitlines()) == 2
+    for part in (r"a\nb\x1b[2J", r"q\nmix\u2028", r"my\rteam"):
+        assert part in said
+
+
+def test_a_team_that_a_training_saved_has_the_name_of_its_run() -> None:
+    assert team_of("results/fairtest/mine/policy") == "mine"
+    assert team_of("policies/pp-iql") == "pp-iql"
+    assert team_of(None) is None
+
+
+def test_fixtures_of_tests_are_nobodys_results(made: Path, tmp_path: Path) -> None:
+    shutil.copytree(made / "finished", tmp_path / "tests" / "fixtures" / "run")
+    assert listed([tmp_path]) == []
+    assert len(listed([tmp_path / "tests" / "fixtures"])) == 1
+
+
+def test_the_rate_of_an_earlier_run_is_counted_from_its_executions(place: Path) -> None:
+    (run,) = listed([place / "finished"])
+    summary = json.loads((place / "finished" / "summary.json").read_text())
+    assert run.natural_rate == summary.pop("natural_rate") is not None
+    (place / "finished" / "checksums.json").unlink()
+    (place / "finished" / "summary.json").write_text(json.dumps(summary))
+    assert listed([place / "finished"])[0].natural_rate == run.natural_rate
 
 
 def test_what_lies_inside_a_run_is_its_own(place: Path) -> None:

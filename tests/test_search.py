@@ -419,8 +419,9 @@ def test_parents_are_executed_episodes(whole: Result) -> None:
 def test_the_summary_counts_what_the_failures_are(task: str, found: Callable[[str], Result]) -> None:
     result, known = found(task), team(task).task
     rows = result.failures
-    unique, distinct, suffix = set(), 0, 0
-    kept: dict[int, list[Any]] = {}
+    unique, roots, suffix = set(), set(), 0
+    near: list[Any] = []
+    far: list[Any] = []
     cells: set[int] = set()
     for row in range(len(rows["id"])):
         length, start = int(rows["length"][row]), int(rows["start_step"][row])
@@ -429,20 +430,21 @@ def test_the_summary_counts_what_the_failures_are(task: str, found: Callable[[st
         cells |= set(known.cells(states, 4).tolist())
         suffix += bool(jfi(rows["rewards"][row, start:].sum(axis=0)) <= result.summary["theta"])
         path = [[point.tolist() for point in step] for step in known.positions(states)]
-        others = kept.setdefault(int(rows["root_seed"][row]), [])
-        if all(slow_distance(path, other) > known.distinct_distance for other in others):
-            others.append(path)
-            distinct += 1
+        roots.add(int(rows["root_seed"][row]))
+        for wide, kept in enumerate((near, far)):
+            distance = (1, 3)[wide] * known.distinct_distance
+            if all(slow_distance(path, other) > distance for other in kept):
+                kept.append(path)
     summary = result.summary
     assert summary["unique_failures"] == len(unique)
-    assert summary["distinct_failures"] == distinct
-    assert summary["roots"] == len(kept)
+    assert (summary["distinct_failures"], summary["distinct_failures_wide"]) == (len(near), len(far))
+    assert summary["roots"] == len(roots)
     assert summary["suffix_failures"] == suffix
     assert summary["coverage"] == pytest.approx(len(cells) / 4 ** (2 * known.n_agents))
     index = np.concatenate([jfi(totals(e.rewards)) for _, e in result.folder.batches])
     assert summary["undefined"] == int(np.isnan(index).sum())
     assert summary["jfi_quantiles"]["0.5"] == pytest.approx(float(np.nanmedian(index)))
-    assert distinct < len(unique) or task == "foraging"
+    assert len(near) < len(unique) or task == "foraging"
 
 
 def slow_distance(a: list[Any], b: list[Any]) -> float:

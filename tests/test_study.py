@@ -57,7 +57,10 @@ SMALL = {
     "batch": 40, "engine": "twin", "replay": 2,
 }  # fmt: skip
 TINY = [f"--set={name}={value}" for name, value in SMALL.items()]
-COUNTED = ("failures", "unique_failures", "distinct_failures", "roots", "coverage", "evaluated", "executed_steps")
+COUNTED = (
+    "failures", "unique_failures", "distinct_failures", "distinct_failures_wide", "distinct_starts", "roots",
+    "coverage", "evaluated", "executed_steps",
+)  # fmt: skip
 
 
 def fairtest_study(*words: str | Path) -> int:
@@ -198,8 +201,8 @@ def test_results_csv_reads_as_runs_by_teams_for_each_method(done: Path) -> None:
 def test_tables_and_figures_are_written_and_every_table_states_its_command(done: Path, team: Path) -> None:
     given = f"fairtest study rq1 --policies {team} --seeds 2 --budget 60 --methods random fairtest --set rounds=1"
     told, typeset = (done / "tables.md").read_text(), (done / "tables.tex").read_text()
-    assert told.count("\n### ") == told.count(f"\nCommand: `{given}") == 8
-    assert typeset.count(r"\begin{table}") == typeset.count(f"\n% {given}") == 8
+    assert told.count("\n### ") == told.count(f"\nCommand: `{given}") == 9
+    assert typeset.count(r"\begin{table}") == typeset.count(f"\n% {given}") == 9
     assert "FairTest / Random" in told
     assert "A12" in told
     names = {path.name for path in (done / "figures").iterdir()}

@@ -1,12 +1,34 @@
-"""What is counted: trajectories that differ, however many of them there are."""
+"""What is counted: failures that differ, however many there are and wherever they began; and what they cover."""
 
 from __future__ import annotations
+
+from functools import cache
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from support import environment
 
-from epymarl_fairtest.campaign.tally import Trajectories
+from benchmarks.cheats import cheat
+from epymarl_fairtest.campaign import packing
+from epymarl_fairtest.campaign.coverage import ALL, PAIRS, SINGLE, Coverage, maps_of
+from epymarl_fairtest.campaign.packing import Packing, compiled, distances, plain
+from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.core.episodes import random_tests
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.engine.contract import Engine
+from epymarl_fairtest.engine.selection import make_engine
+from epymarl_fairtest.strategies import configure
+from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.tasks.generic.rules import Unplaced
+from epymarl_fairtest.team.contract import Team
+from epymarl_fairtest.team.saved import saved_team
+
+PACKERS = pytest.mark.parametrize("pack", [compiled.pack, plain.pack], ids=["compiled", "plain"])
 
 
 def slow_distance(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
@@ -18,40 +40,141 @@ def slow_distance(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
     return sum(gaps) / len(gaps)
 
 
-@pytest.mark.parametrize("shortest", [1, 50])
-def test_distances_to_many_are_those_to_each(shortest: int) -> None:
-    generator, kept, paths = np.random.default_rng(0), Trajectories(), []
-    for _ in range(40):
-        path = generator.normal(size=(generator.integers(shortest, 51), 3, 2)).astype(np.float32)
-        if paths:
-            assert kept.distances(path) == pytest.approx([slow_distance(path, other) for other in paths], rel=1e-5)
-        kept.add(path)
-        paths.append(path)
-    assert len(kept) == 40
+def some_paths(count: int, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Paths in a few bundles, some of them twice, of different lengths."""
+    generator = np.random.default_rng(seed)
+    base = generator.normal(size=(12, 1, 3, 2)) * 0.5
+    moves = np.cumsum(generator.normal(size=(count, 40, 3, 2)) * 0.05, axis=1)
+    paths = (base[generator.integers(12, size=count)] + moves).astype(np.float32)
+    paths[1::7] = paths[0::7][: len(paths[1::7])]
+    lengths = generator.integers(1, 41, count)
+    lengths[1::7] = lengths[0::7][: len(lengths[1::7])]
+    for path, length in zip(paths, lengths, strict=True):
+        path[length:] = 99  # nobody may look there
+    return paths, lengths
 
 
-def test_the_same_path_is_at_no_distance_after_longer_ones_came() -> None:
-    kept = Trajectories()
-    path = np.ones((3, 2, 2), np.float32)
-    kept.add(path)
-    kept.add(np.zeros((9, 2, 2), np.float32))
-    assert kept.distances(path).tolist() == pytest.approx([0.0, 2**0.5])
+def test_distances_of_many_are_those_of_each_two() -> None:
+    paths, lengths = some_paths(30, 0)
+    cut = [path[:length] for path, length in zip(paths, lengths, strict=True)]
+    apart = distances(paths, lengths)
+    assert apart == pytest.approx(np.array([[slow_distance(a, b) for b in cut] for a in cut]), rel=1e-5, abs=1e-6)
+    assert (apart == apart.T).all()
 
 
-@pytest.mark.parametrize("distance", [0.0, 0.05, 0.2, 0.8])
-def test_a_near_trajectory_is_found_whatever_is_left_out_of_the_comparison(distance: float) -> None:
-    generator, kept, paths = np.random.default_rng(1), Trajectories(), []
-    common = np.cumsum(generator.normal(size=(40, 3, 2)) * 0.05, axis=0)
-    answers = []
-    for _ in range(120):
-        moves = generator.normal(size=(40, 3, 2)) * 0.05
-        moves[: generator.integers(0, 40)] = 0.0
-        path = (common + np.cumsum(moves, axis=0))[: generator.integers(3, 41)].astype(np.float32)
-        if generator.random() < 0.2 and paths:
-            path = paths[generator.integers(len(paths))]
-        near = any(slow_distance(path, other) <= distance for other in paths)
-        assert kept.any_within(path, distance) == near
-        answers.append(near)
-        kept.add(path)
-        paths.append(path)
-    assert 0 < sum(answers) < len(answers)
+@PACKERS
+@pytest.mark.parametrize("distance", [0.0, 0.05, 0.3, 0.8])
+def test_a_path_is_kept_if_it_is_far_from_all_that_were_kept(
+    distance: float, pack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "fastest_pack", lambda: pack)
+    paths, lengths = some_paths(140, 1)
+    kept: list[NDArray[np.float32]] = []
+    expected = []
+    for path, length in zip(paths, lengths, strict=True):
+        far = all(slow_distance(path[:length], other) > distance for other in kept)
+        expected.append(far)
+        kept += [path[:length]] if far else []
+    together, steps, found = Packing(distance), 20, []
+    for first in range(0, 140, 9):  # batches of few steps and of many
+        part = slice(first, first + 9)
+        steps = max(steps, int(lengths[part].max()))
+        found += together.add(paths[part, :steps], lengths[part]).tolist()
+    assert found == expected
+    assert len(together) == sum(expected) < 140
+
+
+def test_compiled_and_plain_packing_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed, size in ((2, 1.0), (3, 1e9), (4, 1e-9)):
+        paths, lengths = some_paths(200, seed)
+        kept = []
+        for pack in (compiled.pack, plain.pack):
+            monkeypatch.setattr(packing, "fastest_pack", lambda pack=pack: pack)
+            kept.append(Packing(0.3 * size).add(paths * np.float32(size), lengths).tolist())
+        assert kept[0] == kept[1]
+        assert 0 < sum(kept[0]) < 200
+
+
+@cache
+def trained() -> tuple[Team, Engine]:
+    team = saved_team(shipped("policies") / "mpe-iql", "env")
+    return team, make_engine(team, configure({"engine": "twin"}), print)
+
+
+@pytest.mark.parametrize(("noise", "distinct", "wide"), [(1e-6, 12, 4), (0.15, 84, 8)])
+def test_near_copies_of_one_failing_start_are_few_different_failures(noise: float, distinct: int, wide: int) -> None:
+    """Each has a root of its own: counted within a root, every copy would be a different failure."""
+    found = cheat(*trained(), noise, 300)
+    assert found["failures"] == found["unique_failures"] == found["roots"] > 50
+    assert found["distinct_failures_wide"] <= wide < found["distinct_failures_wide"] + found["distinct_failures"]
+    assert found["distinct_failures"] <= distinct
+    assert (found["distinct_starts"] == 1) == (noise < 0.1)
+
+
+def test_failures_of_a_task_without_positions_differ_by_their_root() -> None:
+    team, engine = trained()
+    episodes = engine.execute(random_tests(20, team.task.state_size, np.random.default_rng(0)))
+    episodes.states = episodes.states[..., :0]
+    judge = Judge(INDICES["jfi"], 1.0)
+    tally = Tally(Unplaced(3, 0), judge, bins=4, distinct_distance=0.0)
+    tally.add(judge(episodes), "execution")
+    found = tally.summary()
+    names = ("failures", "distinct_failures", "distinct_failures_wide", "distinct_starts", "roots")
+    assert {found[name] for name in names} == {20}
+
+
+# --- coverage -----------------------------------------------------------------------------------------
+
+
+class Placed:
+    """A task of which only the places of its agents matter."""
+
+    def __init__(self, agents: int) -> None:
+        self.n_agents, self.state_size = agents, 2 * agents
+        self.low, self.high = -1.0, 1.0
+
+    def positions(self, states: Any) -> Any:
+        return states.reshape(*states.shape[:-1], self.n_agents, 2)
+
+
+def placed(agents: int) -> Any:
+    known = task_for(environment("spread"))
+    methods = {name: getattr(type(known), name) for name in ("places", "cells", "cell_count")}
+    return type("Many", (Placed,), methods)(agents)
+
+
+@pytest.mark.parametrize(
+    ("agents", "bins", "of"),
+    [(3, 4, ALL), (3, 16, ALL), (6, 4, ALL), (7, 4, PAIRS), (16, 4, PAIRS), (20, 8, PAIRS), (20, 64, SINGLE)],
+)
+def test_coverage_is_of_as_many_agents_as_leave_it_a_meaning(agents: int, bins: int, of: str) -> None:
+    states = np.random.default_rng(0).uniform(-1.1, 1.1, (50, 2 * agents))
+    coverage = Coverage(placed(agents), bins)
+    coverage.add(states)
+    digit = np.clip(((states + 1) / 2 * bins).astype(int), 0, bins - 1).reshape(50, agents, 2)
+    groups = list(combinations(range(agents), {ALL: agents, PAIRS: 2, SINGLE: 1}[of]))
+    shares = [len({row.tobytes() for row in digit[:, group]}) / bins ** (2 * len(group)) for group in groups]
+    assert coverage.of == of
+    assert coverage.share() == pytest.approx(np.mean(shares))
+    if bins < 16:
+        maps = maps_of(coverage.cells(), of, agents, bins)
+        assert maps.shape == (agents, bins, bins)
+        mine = [share for share, group in zip(shares, groups, strict=True) if 0 in group]
+        assert maps[0].mean() == pytest.approx(np.mean(mine))
+        there = digit[0, 0]
+        cells = [{row.tobytes() for row in digit[:, g] if (row[0] == there).all()} for g in groups if g[0] == 0]
+        assert maps[0][tuple(there)] == pytest.approx(
+            np.mean([len(cell) / bins ** (2 * len(groups[0]) - 2) for cell in cells])
+        )
+
+
+def test_cells_of_more_agents_than_numbers_can_tell_are_told_apart() -> None:
+    many = placed(20)
+    states = np.random.default_rng(0).uniform(-1, 1, (500, 40))
+    states[250:] = states[:250]
+    cells = many.cells(states, 8)
+    assert (cells >= 0).all()
+    assert (cells[:250] == cells[250:]).all()
+    assert len(np.unique(cells)) == 250
+    swapped = states[:, ::-1].copy()
+    assert not np.isin(many.cells(swapped, 8), cells).any()

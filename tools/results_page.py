@@ -114,7 +114,7 @@ class Found:
         value = mean_of(self.values(team, variant, metric))
         if value.mean is None:
             return "–"
-        digits = 0 if metric in ("failures", "distinct_failures", "roots") else 3
+        digits = 3 if metric in ("coverage", "cv_auc_abstract", "cv_auc_full") else 0
         told = f"{value.mean:,.{digits}f}" + (f" ± {value.std:,.{digits}f}" if value.std is not None else "")
         paper = self.paper.get(metric, {}).get(team, {}).get(variant)
         return told if paper is None else f"{told} *({paper:,.{digits}f})*"
@@ -135,6 +135,8 @@ def metrics(found: Found) -> str:
     head = ["", *found.labels]
     parts = []
     for metric, name in METRICS.items():
+        if metric not in found.rows[0]:  # studies from before it was counted
+            continue
         body = ([team, *(found.cell(team, v, metric) for v in found.variants)] for team in found.teams)
         parts.append(f"{name}:\n\n{table(head, body)}")
     return "\n\n".join(parts)

@@ -14,6 +14,9 @@ from functools import partial
 from importlib import metadata
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epymarl_fairtest import __version__
 from epymarl_fairtest.campaign.calibration import calibrate, given_theta
 from epymarl_fairtest.campaign.loop import Campaign
@@ -38,6 +41,7 @@ from epymarl_fairtest.strategies.contract import Context, Strategy
 from epymarl_fairtest.team.contract import Team
 
 Warn = Callable[[str], None]
+AT_ONCE = 1000  # failures that are read back
 LIBRARIES = "torch numpy scikit-learn moocore gymnasium pettingzoo mpe2 lbforaging sacred numba".split()  # noqa: SIM905
 
 
@@ -93,6 +97,7 @@ class Run:
             added |= outcome.summary
             columns |= outcome.columns
             self.folder.write_files(outcome.files)
+            self.leave_out(outcome.uncounted)
         with self.clock.phase("saving"):
             self.folder.join_failures(columns)
             self.folder.write_evidence(
@@ -125,6 +130,7 @@ class Run:
             ask=partial(q_if_seen, team.policy),
             initial_states=self.engine.initial_states,
             clock=self.clock,
+            remembers=team.policy.hidden_size > 0,
         )
         own = settings.distinct_distance
         distance = team.task.distinct_distance if own is None else own
@@ -170,7 +176,8 @@ class Run:
         for observer in self.observers:
             observer.doing(step.phase)
         look, judge = self.real.seen, self.context.judge
-        context = Aftermath(self.team, self.settings, self.seed, judge, self.folder, look, self.warn)
+        random = self.tally.random()
+        context = Aftermath(self.team, self.settings, self.seed, judge, self.folder, random, look, self.warn)
         with self.clock.phase(step.phase):
             asking = step.run(context)
             answer: Any = None  # what a generator must be sent first
@@ -182,6 +189,16 @@ class Run:
                     return outcome
                 answer = (self.real if wanted.real else self.engine).execute(wanted.tests)
                 self.ledger.charge(step.purpose, len(answer), answer.executed_steps())
+
+    def leave_out(self, uncounted: NDArray[np.bool_] | None) -> None:
+        """Count again without these failures: replays came after the counting."""
+        if uncounted is None or not uncounted.any():
+            return
+        stable = np.flatnonzero(~uncounted)
+        parts = np.split(stable, np.arange(AT_ONCE, len(stable), AT_ONCE)) if len(stable) else []
+        with self.clock.phase("counting"):
+            ids = self.folder.failures(np.flatnonzero(uncounted)).id
+            self.tally.leave_out(ids, (self.folder.failures(rows) for rows in parts))
 
 
 def stopped(folder: RunFolder, settings: Settings) -> str:

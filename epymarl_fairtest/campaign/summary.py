@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from epymarl_fairtest.campaign.steps.replay import replay_sentence
 from epymarl_fairtest.campaign.tally import Tally
 from epymarl_fairtest.core.clock import Clock
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.ledger import Ledger
+from epymarl_fairtest.core.statistics import CONFIDENCE
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.strategies.contract import Context
 
@@ -28,13 +30,12 @@ def summarise(
         "seed": context.seed,
         "index": settings.index,
         "theta": context.theta,
+        **steps,
         "executed_episodes": ledger.executed_episodes,
         "executed_steps": ledger.executed_steps,
         "charged_strict": ledger.charged("strict"),
         "charged_paper": ledger.charged("paper"),
         **counted,
-        "failures": counted["failures"] - steps.get("unstable_failures", 0),
-        **steps,
         **clock.spent(),
         "engine": engine.name,
         "predictor": notes.pop("predictor", NO_PREDICTOR),
@@ -45,21 +46,24 @@ def summarise(
 
 def summary_table(summary: dict[str, Any], out: Path) -> str:
     """The last thing a user sees in the terminal."""
-    failures, evaluated = summary["failures"], summary["evaluated"]
-    share = f"{failures / evaluated:.1%}" if evaluated else "-"
     quantiles = summary["index_quantiles"]
 
     def number(value: float | None) -> str:
         return "-" if value is None else f"{value:.3f}"
 
     rows = [
+        ("natural rate", natural_rate(summary["natural_rate"])),
         ("task", f"{summary['task']}   threshold {summary['theta']:.3g} on {INDICES[summary['index']].label}"),
         ("method", f"{summary['method']} ({summary['preset']}), seed {summary['seed']}, {summary['engine']} engine"),
-        ("unfair episodes", f"{failures} of {evaluated} ({share})"),
-        ("  distinct / roots", f"{summary['distinct_failures']} / {summary['roots']}"),
-        ("  after the prefix", f"{summary['suffix_failures']} are unfair in what was executed alone"),
-        ("  coverage", f"{summary['coverage']:.3f} of the position grid"),
-        ("  confirmed", _replayed(summary)),
+        ("found by the search", search_share(summary)),
+        (
+            "  distinct",
+            "{distinct_failures:,}; {distinct_failures_wide:,} at three times the distance".format(**summary),
+        ),
+        ("  starts", "{distinct_starts:,} distinct, {roots:,} in all".format(**summary)),
+        ("  after the prefix", f"{summary['suffix_failures']:,} are unfair in what was executed alone"),
+        ("  coverage", f"{summary['coverage']:.3f} of the position grid of {summary['coverage_of']}"),
+        ("  confirmed", replay_sentence(summary).rstrip(".")),
         ("undefined episodes", f"{summary['undefined']} (no agent received anything)"),
         ("fairness index", f"lowest {number(quantiles['0'])}, median {number(quantiles['0.5'])}"),
         ("charged", f"{summary['charged_strict']} episodes strict, {summary['charged_paper']} as the paper counts"),
@@ -82,10 +86,19 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
     return "\n".join([rule, "  FairTest", rule, *lines, rule])
 
 
-def _replayed(summary: dict[str, Any]) -> str:
-    confirmed, unstable = summary["confirmed_failures"], summary["unstable_failures"]
-    text = f"{confirmed} of {confirmed + unstable} agree when the real environment replays them"
-    return text + (f"; {unstable} unstable ones are not counted" if unstable else "")
+def natural_rate(rate: Mapping[str, float] | None) -> str:
+    """The natural rate, as summary.json holds it, in words."""
+    if rate is None:
+        return "not known: there were no random executions (natural_episodes=0)"
+    interval = f"({rate['low']:.1%} to {rate['high']:.1%}, {CONFIDENCE:.0%} interval)"
+    return f"{rate['rate']:.1%} unfair {interval}, {rate['unfair']:,} of {rate['executions']:,} random executions"
+
+
+def search_share(summary: Mapping[str, Any]) -> str:
+    """What the search found: it says how well the search went, not how unfair the team is."""
+    failures, evaluated = summary["failures"], summary["evaluated"]
+    share = f" ({failures / evaluated:.1%}, the search's share)" if evaluated else ""
+    return f"{failures:,} unfair episodes of {evaluated:,}{share}"
 
 
 def _shares(summary: dict[str, Any]) -> str:

@@ -3,163 +3,152 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.core.episodes import OPERATORS
+from epymarl_fairtest.campaign.coverage import Cells, Coverage
+from epymarl_fairtest.campaign.packing import Packing
+from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import Judge, Judged
 from epymarl_fairtest.tasks.contract import Task
 
-BLOCK = 5  # steps
-ROUNDING = 1e-3  # more than single precision can lose over an episode
+WIDE = 3  # times the distance of distinct failures: near-copies may pass one scale, not both
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 1.0)
+Columns = dict[str, NDArray[Any]]
 
 
 class Tally:
     """Takes judged batches one by one and keeps only what the summary needs."""
 
     def __init__(self, task: Task, judge: Judge, *, bins: int, distinct_distance: float) -> None:
-        self._task, self._judge, self._bins, self._distance = task, judge, bins, distinct_distance
-        self.evaluated = self.failures = self.undefined = self.distinct = self.suffix_only = 0
-        self._executions: list[dict[str, NDArray[Any]]] = []
-        self._jfi: list[NDArray[np.float64]] = []
-        self._cells: set[int] = set()
-        self._unique: set[bytes] = set()
-        self._kept: dict[int, Trajectories] = {}  # root seed -> trajectories that differ
+        self._judge, self._how = judge, (task, bins, distinct_distance)
+        self._executions: list[Columns] = []
+        self._left_out = np.empty(0, np.int64)
+        self._found = Found(*self._how)
+
+    @property
+    def failures(self) -> int:
+        return self._found.failures
 
     def add(self, judged: Judged, purpose: str, *, random: bool = False) -> None:
         """A judged batch; `random` if nobody chose its starts, and the team was left as it is."""
-        episodes = judged.episodes
-        self.evaluated += len(judged)
-        self.undefined += int(judged.undefined.sum())
-        self._executions.append(
-            {
-                "id": episodes.id,
-                "purpose": np.full(len(episodes), purpose),
-                "random": np.full(len(episodes), random),
-                "root_seed": episodes.root_seed,
-                "operator": np.array(OPERATORS)[episodes.operator],
-                "parent": episodes.parent,
-                "start_step": episodes.start_step,
-                "length": episodes.length,
-                "index": judged.index,
-                "received": judged.received,
-            }
-        )
-        self._jfi.append(jfi(judged.received))
+        self._executions.append(execution_rows(judged, purpose, random=random))
+        self._add_failures(judged)
+
+    def _add_failures(self, judged: Judged) -> None:
         failing = np.flatnonzero(judged.unfair)
-        self.failures += len(failing)
-        self.suffix_only += int(self._judge.unfair_after_prefix(episodes, failing).sum())
-        for row in failing:  # one by one: each is compared with the failures of its own start
-            length = int(episodes.length[row])
-            states = episodes.states[row, : length + 1]
-            self._cells.update(np.unique(self._task.cells(states, self._bins)).tolist())
-            content = (states.tobytes(), episodes.actions[row, :length].tobytes())
-            self._unique.add(hashlib.blake2b(b"".join(content), digest_size=16).digest())
-            self._add_trajectory(int(episodes.root_seed[row]), states)
+        if len(failing):
+            after_prefix = self._judge.unfair_after_prefix(judged.episodes, failing)
+            self._found.add(judged.episodes, failing, int(after_prefix.sum()))
 
-    def _add_trajectory(self, root_seed: int, states: NDArray[np.float64]) -> None:
-        path = self._task.positions(states).astype(np.float32)
-        kept = self._kept.setdefault(root_seed, Trajectories())
-        if not kept.any_within(path, self._distance):
-            kept.add(path)
-            self.distinct += 1
+    def leave_out(self, ids: NDArray[np.int64], others: Iterable[Episodes]) -> None:
+        """Count again, as if the failures with these ids had not been found; `others` are all that remain."""
+        self._left_out, self._found = ids, Found(*self._how)
+        for failures in others:
+            self._add_failures(self._judge(failures))
 
-    def executions(self) -> dict[str, NDArray[Any]]:
+    def executions(self) -> Columns:
         """One row per judged episode, in the order of execution: executions.npz."""
         names = self._executions[0] if self._executions else ()
         return {name: np.concatenate([part[name] for part in self._executions]) for name in names}
 
-    def cells(self) -> NDArray[np.int64]:
+    def random(self) -> tuple[int, int]:
+        """How many random executions were unfair (none in which nobody received anything), and how many there are."""
+        rows = self.executions()
+        if not rows:
+            return 0, 0
+        unfair = (rows["index"] <= self._judge.theta) & ~np.isin(rows["id"], self._left_out)
+        return int((unfair & rows["random"]).sum()), int(rows["random"].sum())
+
+    def cells(self) -> Cells:
         """The coverage cells that failures went through, ascending."""
-        return np.array(sorted(self._cells), np.int64)
+        return self._found.coverage.cells()
 
     def summary(self) -> dict[str, Any]:
+        rows = self.executions()
+        index, received = rows.get("index", np.empty(0)), rows.get("received", np.empty((0, 1)))
+        counted = ~np.isin(rows.get("id", np.empty(0, np.int64)), self._left_out)
         return {
-            "evaluated": self.evaluated,
-            "failures": self.failures,
-            "unique_failures": len(self._unique),
-            "distinct_failures": self.distinct,
-            "roots": len(self._kept),
-            "suffix_failures": self.suffix_only,
-            "undefined": self.undefined,
-            "coverage": len(self._cells) / self._task.cell_count(self._bins),
-            "index_quantiles": _quantiles([part["index"] for part in self._executions]),
-            "jfi_quantiles": _quantiles(self._jfi),
+            "evaluated": len(index),
+            **self._found.summary(),
+            "undefined": int(np.isnan(index).sum()),
+            "index_quantiles": _quantiles(index[counted]),
+            "jfi_quantiles": _quantiles(jfi(received[counted])),
         }
 
 
-def _quantiles(parts: list[NDArray[np.float64]]) -> dict[str, float | None]:
+class Found:
+    """What is counted of failures, in the order in which they were found."""
+
+    def __init__(self, task: Task, bins: int, distance: float) -> None:
+        self._task = task
+        self.failures = self._after_prefix = 0
+        self._unique: set[bytes] = set()
+        self._roots: set[int] = set()
+        self._distinct, self._wide, self._starts = Packing(distance), Packing(WIDE * distance), Packing(distance)
+        self.coverage = Coverage(task, bins)
+
+    def add(self, episodes: Episodes, rows: NDArray[np.int64], after_prefix: int) -> None:
+        """The failures at these rows; so many of them are unfair in what was executed alone."""
+        self.failures += len(rows)
+        self._after_prefix += after_prefix
+        self._roots.update(episodes.root_seed[rows].tolist())
+        states, positions = episodes.states[rows], episodes.length[rows] + 1
+        self.coverage.add(states[np.arange(states.shape[1]) < positions[:, None]])
+        for row, number in zip(rows.tolist(), positions.tolist(), strict=True):
+            content = (episodes.states[row, :number].tobytes(), episodes.actions[row, : number - 1].tobytes())
+            self._unique.add(hashlib.blake2b(b"".join(content), digest_size=16).digest())
+        if self._placed:
+            paths = self._task.positions(states).astype(np.float32)
+            self._distinct.add(paths, positions)
+            self._wide.add(paths, positions)
+            self._starts.add(paths[:, :1], np.ones(len(paths), np.int64))
+
+    @property
+    def _placed(self) -> bool:
+        """Is anything known of where agents are? If not, failures differ by their root alone."""
+        return self._task.state_size > 0
+
+    def summary(self) -> dict[str, Any]:
+        distinct, wide, starts = (
+            len(packing) if self._placed else len(self._roots) for packing in (self._distinct, self._wide, self._starts)
+        )
+        return {
+            "failures": self.failures,
+            "unique_failures": len(self._unique),
+            "distinct_failures": distinct,
+            "distinct_failures_wide": wide,
+            "distinct_starts": starts,
+            "roots": len(self._roots),
+            "suffix_failures": self._after_prefix,
+            "coverage": self.coverage.share(),
+            "coverage_of": self.coverage.of,
+        }
+
+
+def execution_rows(judged: Judged, purpose: str, *, random: bool) -> Columns:
+    """What is kept of every judged episode."""
+    episodes = judged.episodes
+    return {
+        "id": episodes.id,
+        "purpose": np.full(len(episodes), purpose),
+        "random": np.full(len(episodes), random),
+        "root_seed": episodes.root_seed,
+        "operator": np.array(OPERATORS)[episodes.operator],
+        "parent": episodes.parent,
+        "start_step": episodes.start_step,
+        "length": episodes.length,
+        "index": judged.index,
+        "received": judged.received,
+    }
+
+
+def _quantiles(values: NDArray[np.float64]) -> dict[str, float | None]:
     """Of the episodes whose index is defined."""
-    values = np.concatenate([*parts, np.empty(0)])
     values = values[~np.isnan(values)]
     quantiles = np.quantile(values, QUANTILES).tolist() if len(values) else [None] * len(QUANTILES)
     return {f"{q:g}": value for q, value in zip(QUANTILES, quantiles, strict=True)}
-
-
-class Trajectories:
-    """Trajectories (steps, agents, 2) in one growing array; the shorter of two waits where it ended."""
-
-    def __init__(self) -> None:
-        self._paths = self._means = np.empty((0, 0, 0, 2), np.float32)
-        self._lengths: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._lengths)
-
-    def distances(self, path: NDArray[np.float32], rows: Any = slice(None)) -> NDArray[np.float64]:
-        """Mean distance between the agents of `path` and those of each trajectory, while either moves."""
-        self._lengthen(len(path))
-        gaps = self._paths[: len(self)][rows] - _waiting(path, self._paths.shape[1])
-        apart = np.sqrt((gaps * gaps).sum(axis=-1)).mean(axis=-1)
-        until = np.maximum(np.array(self._lengths)[rows], len(path))
-        mean: NDArray[np.float64] = np.cumsum(apart, axis=1, dtype=np.float64)[np.arange(len(until)), until - 1] / until
-        return mean
-
-    def any_within(self, path: NDArray[np.float32], distance: float) -> bool:
-        """Is `path` at most `distance` from one of them?
-
-        A strategy may find thousands of failures from one start. So the means of every BLOCK steps are compared first:
-        the distance of two means is at most the mean of the distances, and most are too far apart even so.
-        """
-        if not len(self):
-            return False
-        self._lengthen(len(path))
-        gaps = self._means[: len(self), : len(path) // BLOCK] - _block_means(path[None])
-        least = BLOCK * np.sqrt((gaps * gaps).sum(axis=-1)).mean(axis=-1).sum(axis=1)
-        close = np.flatnonzero(least <= (distance + ROUNDING) * np.maximum(self._lengths, len(path)))
-        return bool(len(close) and self.distances(path, close).min() <= distance)
-
-    def add(self, path: NDArray[np.float32]) -> None:
-        self._lengthen(len(path))
-        if len(self) == len(self._paths):  # room for twice as many
-            grown = np.zeros((max(4, 2 * len(self)), self._paths.shape[1], *path.shape[1:]), np.float32)
-            if len(self):
-                grown[: len(self)] = self._paths
-            self._paths = grown
-            self._means = _block_means(grown)
-        self._paths[len(self)] = _waiting(path, self._paths.shape[1])
-        self._means[len(self)] = _block_means(self._paths[len(self)][None])[0]
-        self._lengths.append(len(path))
-
-    def _lengthen(self, steps: int) -> None:
-        now = self._paths.shape[1]
-        if steps > now:
-            empty = np.empty((0, steps, 0, 2), np.float32)
-            self._paths = self._paths[:, np.minimum(np.arange(steps), now - 1)] if len(self) else empty
-            self._means = _block_means(self._paths)
-
-
-def _waiting(path: NDArray[np.float32], steps: int) -> NDArray[np.float32]:
-    return path[np.minimum(np.arange(steps), len(path) - 1)]
-
-
-def _block_means(paths: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Of every BLOCK steps (..., steps, agents, 2); what does not fill a block is left out."""
-    count, steps, agents, two = paths.shape
-    blocks = steps // BLOCK
-    means: NDArray[np.float32] = paths[:, : blocks * BLOCK].reshape(count, blocks, BLOCK, agents, two).mean(axis=2)
-    return means

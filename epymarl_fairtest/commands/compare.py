@@ -1,7 +1,7 @@
 """`fairtest compare`: is the second of two teams fairer? Statistics of two finished runs, and a verdict in words.
 
 Only random executions tell how often a team is unfair by itself; what a search found is shown beside it. The verdict
-rests on the natural failure rates alone: Newcombe's interval of their difference.
+rests on the natural rates alone: Newcombe's interval of their difference.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from epymarl_fairtest.store.finished import FinishedRun
 
 ORDER = 80
+DISTINCT = ("distinct_failures", "distinct_failures_wide", "distinct_starts")
 FORMATS = (".png", ".svg", ".pdf")
 EXECUTION = {"greedy": (), "epsilon_greedy": ("epsilon",), "softmax": ("temperature",)}  # settings that it reads
 HARMLESS = {
     "seed", "out", "workers", "engine", "progress", "report", "confirm", "replay", "training_pool", "quantile", "theta",
-    "calibration_episodes", "allocation", "index", "execution", "epsilon", "temperature",
+    "natural_episodes", "calibration_episodes", "allocation", "index", "execution", "epsilon", "temperature",
 }  # fmt: skip
 """Settings that change nothing that is compared, or are compared on their own."""
 
@@ -76,10 +77,14 @@ def compare(args: Namespace) -> int:
 def compared(a: FinishedRun, b: FinishedRun, *, theta: float | None = None, confidence: float = 0.95) -> dict[str, Any]:
     """Everything that the table, the figure and --json show."""
     from epymarl_fairtest.core import statistics
+    from epymarl_fairtest.store.finished import NATURAL, WHY_ABSENT
 
     refuse_if_incomparable(a, b, theta)
+    for run in (a, b):
+        if run.needed_rate() and not len(run.random_executions["index"]):
+            raise FairTestError(f"{str(run.path / NATURAL)!r} is missing: {WHY_ABSENT}. Run it again.")
     theta = a.theta if theta is None else theta
-    rates = [statistics.rate_of(*run.natural(theta), confidence) for run in (a, b)]
+    rates = [run.needed_rate(theta, confidence) for run in (a, b)]
     low, high = newcombe(rates[1], rates[0], confidence)
     index = statistics.compare(*(random_index(run) for run in (b, a)))
     verdict = "b" if high < 0 else "a" if low > 0 else None
@@ -142,14 +147,14 @@ def wilson(rate: Rate, confidence: float) -> tuple[float, float]:
 
 def random_index(run: FinishedRun) -> Any:
     """The index of the random executions, where it is defined."""
-    index = run.executions["index"][run.random]
+    index = run.random_executions["index"]
     return index[~np.isnan(index)]
 
 
 def team(run: FinishedRun, rate: Rate, theta: float) -> dict[str, Any]:
     """One side. Distinct failures and coverage were counted at the run's own threshold and cannot be recounted."""
     index, unfair, own = random_index(run), run.unfair(theta), theta == run.theta
-    received = run.executions["received"][run.random]
+    received = run.random_executions["received"]
     least = received == received.min(axis=1, keepdims=True)
     worst_off = (least / least.sum(axis=1, keepdims=True)).mean(axis=0)  # a tie is split
     return {
@@ -164,11 +169,11 @@ def team(run: FinishedRun, rate: Rate, theta: float) -> dict[str, Any]:
         "rate": {"estimate": rate.estimate, "low": rate.low, "high": rate.high},
         "random_executions": rate.executions,
         "random_failures": rate.count,
-        "random_undefined": int(run.random.sum()) - len(index),
+        "random_undefined": rate.executions - len(index),
         "index_median": float(np.median(index)) if len(index) else None,
         "index_lowest": float(index.min()) if len(index) else None,
         "failures": int(unfair.sum()),
-        "distinct_failures": run.summary["distinct_failures"] if own else None,
+        **{name: run.summary.get(name) if own else None for name in DISTINCT},
         "roots": run.summary["roots"] if own else len(np.unique(run.executions["root_seed"][unfair])),
         "coverage": run.summary["coverage"] if own else None,
         "received": received.mean(axis=0).tolist(),
@@ -179,11 +184,11 @@ def team(run: FinishedRun, rate: Rate, theta: float) -> dict[str, Any]:
 
 def sentence(verdict: str | None, low: float, high: float, confidence: float) -> str:
     if verdict is None:
-        interval = f"B's natural failure rate minus A's is between {low:+.4f} and {high:+.4f}"
+        interval = f"B's natural rate minus A's is between {low:+.4f} and {high:+.4f}"
         return f"No difference could be shown ({interval}, {percent(confidence)} confidence)."
     fewer, more = sorted((abs(low), abs(high)))
     return (
-        f"{verdict.upper()} is fairer: its natural failure rate is lower by {fewer:.4f} to {more:.4f}"
+        f"{verdict.upper()} is fairer: its natural rate is lower by {fewer:.4f} to {more:.4f}"
         f" ({percent(confidence)} confidence)."
     )
 
@@ -202,7 +207,7 @@ def warnings(a: FinishedRun, b: FinishedRun, confidence: float) -> list[str]:
     if names:
         values = ", ".join(f"{name} {ours[name]!r} and {theirs[name]!r}" for name in names)
         messages.append(
-            f"the searches differ ({values}): do not compare what they found. The natural failure rates are comparable."
+            f"the searches differ ({values}): do not compare what they found. The natural rates are comparable."
         )
     empty = [empty_rate(run, confidence) for run in (a, b)]
     low, high = newcombe(empty[1], empty[0], confidence)
@@ -235,7 +240,7 @@ def searched_with(settings: Mapping[str, Any]) -> dict[str, Any]:
 def empty_rate(run: FinishedRun, confidence: float) -> Rate:
     from epymarl_fairtest.core.statistics import rate_of
 
-    executions = int(run.random.sum())
+    executions = len(run.random_executions["index"])
     return rate_of(executions - len(random_index(run)), executions, confidence)
 
 
@@ -250,20 +255,22 @@ def table(result: dict[str, Any]) -> str:
 
     rows = [
         ("", "A", "B"),
+        row("natural rate", lambda s: "{estimate:.4f} [{low:.4f}, {high:.4f}]".format(**s["rate"])),
         row("run", lambda s: s["run"]),
         row("team", lambda s: f"{s['algorithm'] or '?'} {str(s['policy_digest'])[:8]}"),
         row("method, seed", lambda s: f"{s['method']}, {s['seed']}"),
         row("budget", lambda s: f"{s['budget']:,} {s['accounting']}, {s['evaluated']:,} judged"),
         row("random executions", lambda s: number(s["random_executions"])),
         row("  unfair", lambda s: number(s["random_failures"])),
-        row("  natural failure rate", lambda s: "{estimate:.4f} [{low:.4f}, {high:.4f}]".format(**s["rate"])),
         row("  nobody got anything", lambda s: number(s["random_undefined"])),
         row("  index, median", lambda s: number(s["index_median"], ".4f")),
         row("  index, lowest", lambda s: number(s["index_lowest"], ".4f")),
         row("  worst-off agent", lambda s: f"agent {s['worst_off']}: receives least in {s['worst_off_share']:.0%}"),
         row("  received on average", lambda s: ", ".join(f"{x:.4g}" for x in s["received"])),
-        row("failures found", lambda s: number(s["failures"])),
+        row("found by the search", lambda s: number(s["failures"])),
         row("  distinct", lambda s: number(s["distinct_failures"])),
+        row("    at 3 x the distance", lambda s: number(s["distinct_failures_wide"])),
+        row("  distinct starts", lambda s: number(s["distinct_starts"])),
         row("  roots", lambda s: number(s["roots"])),
         row("  coverage", lambda s: number(s["coverage"], ".3f")),
     ]

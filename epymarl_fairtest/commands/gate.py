@@ -1,13 +1,14 @@
 """`fairtest gate`: is a team fair enough? Exit code 0 or 1, one line per criterion, JUnit XML on demand.
 
-Judges a finished run, or tests a team first. Nothing passes for lack of evidence: a natural failure rate passes only
-if the upper end of its interval does.
+Judges a finished run, or tests a team first. Nothing passes for lack of evidence: a natural rate passes only if the
+upper end of its interval does.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
@@ -27,6 +28,7 @@ from epymarl_fairtest.commands.arguments import (
     warn,
 )
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.statistics import CONFIDENCE
 from epymarl_fairtest.settings import Rule, between, whole
 
 if TYPE_CHECKING:
@@ -58,9 +60,7 @@ Finding = tuple[float | None, bool, str]  # value, passed, and both in words
 
 def judge_rate(run: FinishedRun, limit: float, confidence: float) -> Finding:
     """The upper end of the interval must not exceed the limit; with confidence 0 the estimate must not."""
-    from epymarl_fairtest.core.statistics import rate_of
-
-    rate = rate_of(*run.natural(), confidence or 0.95)
+    rate = run.needed_rate(confidence=confidence or CONFIDENCE)
     passed = (rate.high if confidence else rate.estimate) <= limit
     words = f"{rate} of {rate.executions:,} random executions, at most {limit:g}"
     if not passed and rate.estimate <= limit:
@@ -106,7 +106,7 @@ class Criterion:
 
 
 CRITERIA = {
-    "max-rate": Criterion(SHARE, "P", "natural failure rate: unfair random executions, by its upper bound", judge_rate),
+    "max-rate": Criterion(SHARE, "P", "natural rate: unfair random executions, by its upper bound", judge_rate),
     "max-failures": Criterion(COUNT, "N", "unfair episodes found", judge_count("failures")),
     "max-distinct": Criterion(COUNT, "N", "distinct failures", judge_count("distinct_failures")),
     "max-roots": Criterion(COUNT, "N", "initial states with failures", judge_count("roots")),
@@ -148,13 +148,10 @@ def gate(args: Namespace) -> int:
     check_source(args)
     if args.junit is not None and args.junit.is_dir():
         raise FairTestError(f"--junit {str(args.junit)!r} is a folder; name a file.")
-    if args.run is not None:
-        run = read_run(args.run, "executions.npz")
-    elif args.out:
-        run = tested(args, Path(args.out))
-    else:
-        with tempfile.TemporaryDirectory(prefix="fairtest-gate-") as folder:
-            run = tested(args, Path(folder) / "run")
+    try:
+        run = read_run(args.run, "executions.npz") if args.run is not None else tested(args)
+    except KeyboardInterrupt as stop:
+        return 128 + getattr(stop, "number", signal.SIGINT)
     if "max-rate" in limits and run.settings.get("theta") == "auto":
         warn(
             f"theta={run.theta:.4g} was calibrated on this very team (theta=auto): its rate is what `quantile` asked"
@@ -167,9 +164,10 @@ def gate(args: Namespace) -> int:
     if args.json:
         kept = args.run or args.out
         result = {"passed": passed, "run": None if kept is None else str(kept), "confidence": args.confidence}
-        print(json.dumps(result | {"criteria": [asdict(judgement) for judgement in judgements]}))
+        result |= {"natural_rate": told_rate(run), "criteria": [asdict(judgement) for judgement in judgements]}
+        print(json.dumps(result))
     else:
-        print(table(judgements))
+        print(table(run, judgements))
     return 0 if passed else 1
 
 
@@ -199,23 +197,35 @@ def check_source(args: Namespace) -> None:
         )
 
 
-def tested(args: Namespace, out: Path) -> FinishedRun:
-    """A search against the team, as `fairtest run` does it, in `out`."""
-    from epymarl_fairtest.campaign.run import run
+def tested(args: Namespace) -> FinishedRun:
+    """A search against the team, as `fairtest run` does it; nothing of it is kept without --out."""
+    if args.out:
+        return tested_in(Path(args.out), args)
+    with tempfile.TemporaryDirectory(prefix="fairtest-gate-") as folder:
+        return tested_in(Path(folder) / "run", args)
+
+
+def tested_in(out: Path, args: Namespace) -> FinishedRun:
+    from epymarl_fairtest.campaign.run import run, stopped
+    from epymarl_fairtest.core.stopping import stoppable
     from epymarl_fairtest.store.finished import read_run
     from epymarl_fairtest.store.run import RunFolder
-    from epymarl_fairtest.strategies import STRATEGIES, strategy_of
+    from epymarl_fairtest.strategies import strategy_of
 
     settings = settings_for_team(args, report=args.out is not None)  # nobody would see a page that is not kept
-    if args.max_rate is not None and not strategy_of(settings).random:
-        can = " or ".join(f"--method {name}" for name, strategy in STRATEGIES.items() if strategy.random)
+    if args.max_rate is not None and settings.natural_episodes == 0 and not strategy_of(settings).random:
         raise FairTestError(
-            f"--max-rate cannot be judged with method={settings.method!r}: it makes no random executions, and only"
-            f" these show the natural failure rate. Use {can}, or leave --max-rate out."
+            f"--max-rate cannot be judged with method={settings.method!r} and natural_episodes=0: only random"
+            " executions show the natural rate. Leave natural_episodes out, or set it to 200 or more."
         )
     team = checked_team(args.policy, settings)
     folder, seed = RunFolder(out), settings.root_seed()
-    run(team, settings, folder, seed=seed, command=command_line(), warn=warn, observers=observers(settings))
+    try:
+        with stoppable():
+            run(team, settings, folder, seed=seed, command=command_line(), warn=warn, observers=observers(settings))
+    except KeyboardInterrupt:
+        warn(stopped(folder, settings) if args.out else "Stopped. Nothing is kept without --out.")
+        raise
     return read_run(out, "executions.npz")
 
 
@@ -228,12 +238,22 @@ def judged(run: FinishedRun, limits: Mapping[str, float], confidence: float) -> 
     return judgements
 
 
-def table(judgements: list[Judgement]) -> str:
+def told_rate(run: FinishedRun) -> dict[str, float] | None:
+    """The natural rate as summary.json holds it; None where it is not known."""
+    rate = run.natural_rate()
+    return rate.as_dict() if rate is not None else None
+
+
+def table(run: FinishedRun, judgements: list[Judgement]) -> str:
+    """The natural rate comes first, whatever the criteria are."""
+    from epymarl_fairtest.campaign.summary import natural_rate
+
     width = max(len(judgement.name) for judgement in judgements)
     lines = [f"{'PASS' if j.passed else 'FAIL'}  {j.name:<{width}}  {j.told}" for j in judgements]
     held = sum(judgement.passed for judgement in judgements)
     verdict = "passed" if held == len(judgements) else "failed"
-    return "\n".join([*lines, f"gate {verdict}: {held} of {len(judgements)} criteria hold."])
+    last = f"gate {verdict}: {held} of {len(judgements)} criteria hold."
+    return "\n".join([f"natural rate: {natural_rate(told_rate(run))}", *lines, last])
 
 
 def write_junit(path: Path, run: FinishedRun, judgements: list[Judgement], seconds: float) -> None:
@@ -255,6 +275,7 @@ def junit(run: FinishedRun, judgements: list[Judgement], seconds: float) -> byte
     suite = ElementTree.SubElement(suites, "testsuite", {"name": "fairtest gate", "skipped": "0", **counts})
     properties = ElementTree.SubElement(suite, "properties")
     facts = {name: run.summary.get(name) for name in ("task", "method", "seed", "index", "theta", "evaluated")}
+    facts["natural_rate"] = (told_rate(run) or {}).get("rate")
     facts["policy_digest"] = run.manifest.get("policy_digest")
     for name, value in facts.items():
         ElementTree.SubElement(properties, "property", {"name": name, "value": printable(str(value))})

@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from epymarl_fairtest.core.errors import FairTestError
@@ -18,10 +18,16 @@ from epymarl_fairtest.core.errors import FairTestError
 ORDER = 50
 DEFAULT = ("results", "runs", ".")
 DEPTH = 10  # results/sacred/ALGORITHM/KEY/NUMBER/fairtest is six, in a folder that may be a few deep itself
-SKIPPED = {"node_modules", "site-packages", "__pycache__", "batches", "parts"}
+SKIPPED = {"node_modules", "site-packages", "__pycache__", "batches", "parts", "fixtures"}  # nobody's results
 FINISHED, RUNNING, INTERRUPTED, DAMAGED = "finished", "running", "interrupted", "damaged"
-HEADER = ("when", "state", "task", "method", "seed", "budget", "judged", "failures", "distinct", "roots", "run")
-NUMBERS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "coverage")
+COLUMNS = {  # heading -> side
+    "when": "<", "state": "<", "team": "<", "algorithm": "<", "natural rate": ">", "task": "<", "method": "<",
+    "seed": ">", "judged": ">", "found": ">", "distinct": ">", "roots": ">", "run": "<",
+}  # fmt: skip
+NUMBERS = (
+    "evaluated", "failures", "distinct_failures", "distinct_failures_wide", "distinct_starts", "roots", "undefined",
+    "coverage", "natural_rate",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,16 @@ class Run:
     seed: int | None = None
     budget: int | None = None
     accounting: str | None = None
+    team: str | None = None
     algorithm: str | None = None
     policy: str | None = None
     theta: float | None = None
+    natural_rate: dict[str, float] | None = None
     evaluated: int | None = None
     failures: int | None = None
     distinct_failures: int | None = None
+    distinct_failures_wide: int | None = None
+    distinct_starts: int | None = None
     roots: int | None = None
     undefined: int | None = None
     coverage: float | None = None
@@ -128,7 +138,7 @@ def look(path: Path) -> Run:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    from epymarl_fairtest.store.finished import OPTIONAL, read_manifest, read_summary
+    from epymarl_fairtest.store.finished import OPTIONAL, read_manifest, read_run, read_summary
     from epymarl_fairtest.store.journal import read_journal
     from epymarl_fairtest.store.lock import FILE as LOCK_FILE
     from epymarl_fairtest.store.lock import is_held
@@ -138,6 +148,7 @@ def _read(path: Path) -> dict[str, Any]:
     settings = manifest["settings"]
     facts = {name: settings.get(name) for name in ("method", "preset", "budget", "accounting")}
     facts |= {name: manifest.get(name) for name in ("task", "seed", "algorithm", "policy", "theta", "format")}
+    facts["team"] = team_of(manifest.get("policy"))
     if not (path / "summary.json").is_file():
         batches, _ = read_journal(path / "journal.jsonl")
         return facts | {"state": RUNNING if is_held(path / LOCK_FILE) else INTERRUPTED, "batches": len(batches)}
@@ -146,19 +157,34 @@ def _read(path: Path) -> dict[str, Any]:
     for name in OPTIONAL:
         if (path / name).is_file() and not zipfile.is_zipfile(path / name):
             raise damaged(path / name, "it is cut off or not an .npz file")
+    if "natural_rate" not in summary and summary["method"] != "predictor":  # an earlier run
+        rate = read_run(path).natural_rate()
+        facts["natural_rate"] = None if rate is None else rate.as_dict()
     return facts | {"state": FINISHED}
 
 
+def team_of(policy: Any) -> str | None:
+    """The name of its folder; a run that trained it keeps it in RUN/policy."""
+    if not isinstance(policy, str):
+        return None
+    path = PurePath(policy)
+    return (path.parent.name if path.name == "policy" else path.name) or None
+
+
 def table(runs: Sequence[Run]) -> str:
-    rows = [HEADER, *map(_row, runs)]
+    rows = [tuple(COLUMNS), *(tuple(map(one_line, _row(run))) for run in runs)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    sides = ["<"] * 4 + [">"] * 6 + ["<"]  # numbers to the right
     lines = [
-        "  ".join(f"{cell:{side}{w}}" for cell, side, w in zip(row, sides, widths, strict=True)).rstrip()
+        "  ".join(f"{cell:{side}{w}}" for cell, side, w in zip(row, COLUMNS.values(), widths, strict=True)).rstrip()
         for row in rows
     ]
-    notes = [f"  {run.path}: {note}" for run in runs if (note := _note(run))]
+    notes = [one_line(f"  {run.path}: {note}") for run in runs if (note := _note(run))]
     return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def one_line(text: str) -> str:
+    """What would break the line or move the cursor, spelled out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _note(run: Run) -> str | None:
@@ -175,21 +201,23 @@ def _note(run: Run) -> str | None:
 
 
 def _row(run: Run) -> tuple[str, ...]:
-    """The values under HEADER."""
+    """The values under COLUMNS."""
 
     def number(value: Any) -> str:
         return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
-    share = f" ({run.failures / run.evaluated:.1%})" if run.evaluated and run.failures is not None else ""
+    rate = run.natural_rate
     return (
         run.when[:16],
         run.state,
+        number(run.team),
+        number(run.algorithm),
+        "-" if rate is None else f"{rate['rate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%})",
         number(run.task),
         number(run.method),
         "-" if run.seed is None else str(run.seed),  # to be copied
-        number(run.budget),
         number(run.evaluated),
-        number(run.failures) + share,
+        number(run.failures),
         number(run.distinct_failures),
         number(run.roots),
         run.path,

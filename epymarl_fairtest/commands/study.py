@@ -308,7 +308,7 @@ def _write(planned: Study, results: Results, *, figures: bool = True) -> str:
 
 def _draw(planned: Study, results: Results) -> None:
     from epymarl_fairtest.report.libraries import needed_for
-    from epymarl_fairtest.study.tables import AUCS, METRICS
+    from epymarl_fairtest.study.tables import AUCS
 
     try:
         with needed_for("Drawing them"):
@@ -325,7 +325,7 @@ def _draw(planned: Study, results: Results) -> None:
         drawing = Drawing(results.teams, results.variants, results.labels, results.reference)
         values = {
             metric: {team: {v: results.values(team, v, metric) for v in results.variants} for team in results.teams}
-            for metric in METRICS
+            for metric in results.metrics
         }
     budget = f"{planned.common.budget:,} episodes, {planned.common.accounting} accounting"
     study_figures(planned.kind, drawing, values, planned.root / "figures", budget)

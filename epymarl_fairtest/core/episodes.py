@@ -6,7 +6,7 @@ Shapes: B rows, T the time limit, N agents, A actions, S numbers of physical sta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,10 @@ class Episodes:
     def concatenate(parts: Sequence[Episodes]) -> Episodes:
         return Episodes(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Episodes)})
 
+    def unseen(self) -> Episodes:
+        """Without what the agents saw, most of a large team's episodes: only agents with a memory need it again."""
+        return replace(self, obs=np.empty((*self.obs.shape[:-1], 0), np.float32))
+
     def executed_steps(self) -> int:
         """Environment steps these episodes cost; a kept prefix cost nothing again."""
         return int((self.length - self.start_step).sum())
@@ -86,7 +90,8 @@ def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state
     if tests.prefix is not None:
         kept = np.arange(limit)[None, :] < tests.start_step[:, None]
         for name in ("obs", "actions", "rewards", "q"):
-            getattr(episodes, name)[kept] = getattr(tests.prefix, name)[kept]
+            if getattr(tests.prefix, name).shape[-1]:  # what nobody needs was not kept (`unseen`)
+                getattr(episodes, name)[kept] = getattr(tests.prefix, name)[kept]
         episodes.states[:, :-1][kept] = tests.prefix.states[:, :-1][kept]
     return episodes
 

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import stats
 
 LETTERS = ((0.71, "L"), (0.64, "M"), (0.56, "S"))  # large, medium, small; below: N, negligible
+CONFIDENCE = 0.95  # of an interval, unless another is asked for
 STARS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
 
 
@@ -65,8 +66,13 @@ class Rate:
     def __str__(self) -> str:
         return f"{self.estimate:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
+    def as_dict(self) -> dict[str, float]:
+        """As summary.json holds the natural rate."""
+        interval = {"rate": self.estimate, "low": self.low, "high": self.high}
+        return {**interval, "unfair": self.count, "executions": self.executions}
 
-def rate_of(count: int, executions: int, confidence: float) -> Rate:
+
+def rate_of(count: int, executions: int, confidence: float = CONFIDENCE) -> Rate:
     """The interval leaves at most (1 - confidence) / 2 beyond each of its ends."""
     interval = stats.binomtest(count, executions).proportion_ci(confidence, method="exact")
     return Rate(count, executions, float(interval.low), float(interval.high))

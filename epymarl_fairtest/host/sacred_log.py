@@ -9,8 +9,8 @@ from epymarl_fairtest.campaign.observers import Observer
 from epymarl_fairtest.team.contract import Team
 
 COUNTS = (
-    "failures", "unique_failures", "distinct_failures", "roots", "undefined", "evaluated", "coverage",
-    "charged_strict", "charged_paper", "executed_steps",
+    "failures", "unique_failures", "distinct_failures", "distinct_failures_wide", "distinct_starts", "roots",
+    "undefined", "evaluated", "coverage", "charged_strict", "charged_paper", "executed_steps",
 )  # fmt: skip
 
 
@@ -36,6 +36,14 @@ class SacredLog(Observer):
 
 
 def scalars(summary: dict[str, Any]) -> dict[str, Any]:
-    found = {name: summary[name] for name in COUNTS}
-    found["failure_rate"] = summary["failures"] / max(summary["evaluated"], 1)
-    return found | {"jfi_min": summary["jfi_quantiles"]["0"], "jfi_median": summary["jfi_quantiles"]["0.5"]}
+    """The natural rate first: it says how unfair the team is, everything else how the search went."""
+    rate = summary["natural_rate"] or {}
+    return {
+        "natural_rate": rate.get("rate"),
+        "natural_rate_low": rate.get("low"),
+        "natural_rate_high": rate.get("high"),
+        **{name: summary[name] for name in COUNTS},
+        "search_share": summary["failures"] / max(summary["evaluated"], 1),
+        "jfi_min": summary["jfi_quantiles"]["0"],
+        "jfi_median": summary["jfi_quantiles"]["0.5"],
+    }

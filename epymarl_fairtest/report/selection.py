@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.campaign.tally import Trajectories
+from epymarl_fairtest.campaign.packing import distances
 from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.tasks.contract import Task
 
@@ -73,12 +73,5 @@ def medoids(apart: NDArray[np.float64], count: int) -> NDArray[np.int64]:
 
 def _distances(task: Task, failures: Episodes, rows: NDArray[np.int64]) -> NDArray[np.float64]:
     """Mean distance between the agents of each two trajectories; the shorter waits where it ended."""
-    paths = [
-        task.positions(failures.states[row, : failures.length[row] + 1]).astype(np.float32) for row in rows.tolist()
-    ]
-    kept = Trajectories()
-    for path in paths:
-        kept.add(path)
-    apart = np.array([kept.distances(path) for path in paths])
-    either: NDArray[np.float64] = np.maximum(apart, apart.T)  # the two directions may round differently
-    return either
+    paths = task.positions(failures.states[rows]).astype(np.float32)
+    return distances(paths, failures.length[rows] + 1)

@@ -42,7 +42,8 @@ class Drawing:
         return HIGHLIGHT if variant == self.reference else OTHERS
 
 
-UNITS = {"failures": "failures", "distinct_failures": "distinct failures", "roots": "starts of failures",
+UNITS = {"failures": "failures", "distinct_failures": "distinct failures",
+         "distinct_failures_wide": "wide distinct failures", "roots": "starts of failures",
          "coverage": "coverage (share of grid cells)", "auc": "AUC-ROC"}  # fmt: skip
 
 

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.campaign.coverage import ALL, maps_of
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.statistics import Rate, rate_of
+from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.store.finished import Columns, FinishedRun
 from epymarl_fairtest.tasks import TASKS
+from epymarl_fairtest.tasks.contract import MOST_NUMBERS
 
 Floats = NDArray[np.float64]
-CONFIDENCE = 0.95
 MOST_ROWS = 2000  # of the table of failures
 MOST_POINTS = 3000  # of all scatter plots together
 MOST_ROUNDS = 6
@@ -71,6 +72,7 @@ class Coverage:
     maps: Floats  # (agents, bins, bins): share of the joint cells of (first, second coordinate) that is covered
     placed: bool  # are the positions places?
     grid: bool  # rows and columns instead of x and y
+    of: str  # which agents share a grid
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,8 @@ def view_of(record: FinishedRun) -> View:
         agents=received.shape[-1],
         index_name=INDICES[record.settings["index"]].label,
         legend=task.legend if task is not None else "",
-        rate=rate_of(*record.natural(), CONFIDENCE) if record.random.any() else None,
-        undefined=int(np.isnan(executions["index"][record.random]).sum()),
+        rate=record.natural_rate(),
+        undefined=int(np.isnan(record.random_executions["index"]).sum()),
         quantile=quantile_of(record),
         sign=sign_of(received),
         histogram=histogram_of(record),
@@ -148,7 +150,7 @@ def view_of(record: FinishedRun) -> View:
 
 
 def quantile_of(record: FinishedRun) -> float | None:
-    index = record.executions["index"][record.random]
+    index = record.random_executions["index"]
     defined = index[~np.isnan(index)]
     return float((defined <= record.theta).mean()) if len(defined) else None
 
@@ -168,7 +170,8 @@ def histogram_of(record: FinishedRun) -> Histogram | None:
         defined = values[~np.isnan(values)]
         return np.histogram(-defined, -edges[::-1])[0][::-1] / max(len(defined), 1)
 
-    return Histogram(edges, shares(index), shares(index[record.random]) if record.random.any() else None)
+    random = record.random_executions["index"]
+    return Histogram(edges, shares(index), shares(random) if len(random) else None)
 
 
 def growth_of(record: FinishedRun) -> Growth | None:
@@ -201,7 +204,8 @@ def groups_of(record: FinishedRun) -> list[Group]:
     if len(record.executions["id"]):
         received, defined = record.executions["received"], ~np.isnan(record.executions["index"])
         if not record.random.all():
-            sets.append(("random executions", received[record.random & defined]))
+            random = record.random_executions
+            sets.append(("random executions", random["received"][~np.isnan(random["index"])]))
         sets.append(("all executions", received[defined]))
         sets.append(("unfair executions", received[record.unfair()]))
     elif record.failures:
@@ -280,20 +284,22 @@ def front_of(scores: Floats) -> Floats:
 
 
 def coverage_of(record: FinishedRun) -> Coverage | None:
-    """The joint cells as one map per agent; a cell's number has a digit per coordinate, base `bins`."""
+    """The covered cells as one map per agent."""
     cells, bins = record.evidence.get("coverage_cells"), int(record.settings.get("coverage_bins", 0))
     covered = float(record.summary.get("coverage") or 0)
     if cells is None or not len(cells) or bins < 2 or not covered or not record.positions_known:
         return None
-    total = round(len(cells) / covered)  # bins ** (2 * agents), of fewer agents where that is too many
-    coordinates = round(float(np.log(total) / np.log(bins)))
-    digits = cells[:, None] // bins ** np.arange(coordinates, dtype=np.int64) % bins
-    maps = np.zeros((coordinates // 2, bins, bins))
-    for agent in range(coordinates // 2):
-        np.add.at(maps[agent], (digits[:, 2 * agent], digits[:, 2 * agent + 1]), 1)
+    kind = record.summary.get("coverage_of") or ALL
+    total = round(len(cells) / covered)
+    agents = record.failures["received"].shape[1]
+    if kind == ALL:  # bins ** (2 * agents); earlier runs looked at fewer agents where that was too much
+        if total >= MOST_NUMBERS:
+            return None
+        agents = round(float(np.log(total) / np.log(bins))) // 2
+    maps = maps_of(cells, kind, agents, bins)
     task = TASKS.get(str(record.summary.get("task")))
     placed, grid = (task.placed, task.grid) if task is not None else (True, False)
-    return Coverage(bins, len(cells), total, maps / bins ** (coordinates - 2), placed, grid)
+    return Coverage(bins, len(cells), total, maps, placed, grid, kind)
 
 
 def lineage_of(executions: Columns, failure: int) -> list[Link]:
@@ -371,4 +377,4 @@ def coverage_absence(record: FinishedRun) -> str:
         return "this task tells no positions of its agents"
     if "coverage_cells" not in record.evidence:
         return "evidence.npz holds no coverage_cells"
-    return "a grid of one cell has no map"
+    return "a grid of one cell has no map, nor has one of more cells than can be numbered"

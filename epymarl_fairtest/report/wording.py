@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from epymarl_fairtest.campaign.coverage import ALL
 from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.report.view import Coverage, Floats, Group, Link, Round, View
@@ -255,10 +256,12 @@ def round_caption(one: Round) -> str:
 
 def coverage_sentence(coverage: Coverage) -> str:
     sentence = (
-        f"Unfair executions went through {number(coverage.cells)} of {number(coverage.total)} joint cells"
-        f" ({percent(coverage.cells / coverage.total)}), {coverage.bins} bins per coordinate. Each map shows for one"
-        " agent which share of the joint cells with that agent in that place was covered."
+        f"Unfair executions went through {number(coverage.cells)} of {number(coverage.total)} joint cells of"
+        f" {coverage.of} ({percent(coverage.cells / coverage.total)}), {coverage.bins} bins per coordinate. Each map"
+        " shows for one agent which share of the joint cells with that agent in that place was covered."
     )
+    if coverage.of != ALL:
+        sentence += " The grid of all agents together has more cells than any search could cover."
     if not coverage.placed:
         sentence += " Nothing is known of places in this task: the first two numbers that an agent sees stand for them."
     return sentence

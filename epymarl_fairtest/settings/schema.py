@@ -91,6 +91,11 @@ class Settings:
         "failures that are replayed through the real environment after the search: all of them, or this many, drawn"
         " at random",
     )
+    natural_episodes: int | None = setting(
+        whole(0, optional=True),
+        "random executions of the team after the search, for the natural rate alone and charged to nobody; null: 200"
+        " where the method makes no random ones, else none",
+    )
     seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
     training_pool: int = setting(whole(0), "training episodes kept, later ones more likely; 0 switches the hook off")
     coverage_bins: int = setting(
@@ -99,7 +104,7 @@ class Settings:
     )
     distinct_distance: float | None = setting(
         between(0, 1e9, optional=True),
-        "two failures of one root are distinct if their agents are further apart than this on average",
+        "two failures are distinct if their agents are further apart than this on average, wherever they began",
     )
     report: bool = setting(YES_NO, "draw the run's page, report/index.html")
     progress: bool = setting(YES_NO, "show a progress bar (only ever on a terminal)")

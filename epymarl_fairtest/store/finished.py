@@ -19,16 +19,25 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.judged import totals
-from epymarl_fairtest.settings import FIELDS, TEXT, Rule, between, whole
+from epymarl_fairtest.core.statistics import CONFIDENCE, Rate, rate_of
+from epymarl_fairtest.settings import FIELDS, OPTIONAL_TEXT, TEXT, Rule, between, whole
 from epymarl_fairtest.store.checksum import unseal, verify
 from epymarl_fairtest.store.read import damaged, read_arrays, read_json, refuse_missing, refuse_other_formats
 
 COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
 SUMMARY = dict.fromkeys(COUNTS, whole(0)) | {"coverage": between(0, 1), "theta": between(0, 1), "method": TEXT}
+LATER = {  # what earlier runs do not have
+    "distinct_failures_wide": whole(0, optional=True),
+    "distinct_starts": whole(0, optional=True),
+    "coverage_of": OPTIONAL_TEXT,
+    "natural_rate": Rule("a rate with its interval and counts", lambda v: v is None or _is_rate(v)),
+}
 NEEDED = ("index", "allocation", "execution", "epsilon", "temperature", "budget", "accounting")  # settings
 SETTINGS: dict[str, Rule] = {name: FIELDS[name].metadata["rule"] for name in NEEDED}
 SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "length", "index")
+ROWS = (*SCALARS, "purpose", "random", "received")  # of executions
 FAILURES = (*SCALARS, "status", "rewards", "initial_state")
+NATURAL = "natural.npz"  # executed after the search
 OPTIONAL = ("failures.npz", "executions.npz", "evidence.npz")
 WHY_ABSENT = "a study keeps it only with --keep-failures, or it was deleted"
 RENAMED = {"confirmation": "splice"}  # purposes that had another name in earlier runs of this format
@@ -86,24 +95,61 @@ class FinishedRun:
 
     @cached_property
     def random(self) -> NDArray[np.bool_]:
-        """Which executions were random: only these show how often the team is unfair when nobody searches for it."""
+        """Which of the search's executions were random."""
         random: NDArray[np.bool_] = self.executions["random"]
         return random
 
+    @cached_property
+    def random_executions(self) -> Columns:
+        """The rows of all random executions, the search's and those made after it (natural.npz): only these show how
+        often the team is unfair when nobody searches for it."""
+        rows = {name: self.executions[name][self.random] for name in ROWS}
+        if not self._natural_episodes or not (self.path / NATURAL).is_file():
+            return rows
+        natural = _read_executions(self.path / NATURAL, self._natural_episodes, self.summary["method"])
+        return {
+            name: np.concatenate([rows[name], natural[name]]) if len(rows[name]) else natural[name] for name in ROWS
+        }
+
+    @property
+    def _natural_episodes(self) -> int:
+        """Random executions that were made after the search."""
+        return int((self.summary["ledger"].get("natural") or {}).get("episodes", 0))
+
     def unfair(self, theta: float | None = None) -> NDArray[np.bool_]:
         """Which executions were unfair; unstable ones are not counted, as in the summary."""
-        unfair = self.executions["index"] <= (self.theta if theta is None else theta)
-        return unfair & ~np.isin(self.executions["id"], self.unstable)
+        return self._unfair(self.executions, theta)
 
-    def natural(self, theta: float | None = None) -> tuple[int, int]:
-        """How many random executions are unfair (none in which nobody received anything), and how many there are."""
-        if not self.random.any():
+    def _unfair(self, rows: Columns, theta: float | None) -> NDArray[np.bool_]:
+        unfair = rows["index"] <= (self.theta if theta is None else theta)
+        return unfair & ~np.isin(rows["id"], self.unstable)
+
+    def natural_rate(self, theta: float | None = None, confidence: float = CONFIDENCE) -> Rate | None:
+        """The share of unfair ones among all random executions (none in which nobody received anything); None where
+        there are none. A run that was thinned out still knows it at its own threshold."""
+        told = self.summary.get("natural_rate")
+        if told is not None and self._thinned and theta in (None, self.theta):
+            return rate_of(told["unfair"], told["executions"], confidence)
+        rows = self.random_executions
+        executions = len(rows["index"])
+        return rate_of(int(self._unfair(rows, theta).sum()), executions, confidence) if executions else None
+
+    @property
+    def _thinned(self) -> bool:
+        """Are random executions that were made no longer on record?"""
+        files = ["executions.npz"] + [NATURAL] * bool(self._natural_episodes)
+        return not all((self.path / name).is_file() for name in files)
+
+    def needed_rate(self, theta: float | None = None, confidence: float = CONFIDENCE) -> Rate:
+        """The natural rate, for whoever can do nothing without it."""
+        rate = self.natural_rate(theta, confidence)
+        if rate is None:
             raise FairTestError(
                 f"The run {str(self.path)!r} (method {self.summary['method']!r}) holds no random executions, so"
-                " nothing is known about the natural failure rate. Test the team with a method that makes some, e.g."
-                " method=random."
+                " nothing is known about the natural rate. Test the team again with some, e.g."
+                " --set natural_episodes=200."
             )
-        return int((self.unfair(theta) & self.random).sum()), int(self.random.sum())
+        return rate
 
 
 def read_run(path: Path, *needed: str) -> FinishedRun:
@@ -139,6 +185,16 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
     return run
 
 
+def _is_rate(value: Any) -> bool:
+    shares, counts = between(0, 1), whole(0)
+    return (
+        isinstance(value, dict)
+        and all(shares.holds(value.get(name)) for name in ("rate", "low", "high"))
+        and all(counts.holds(value.get(name)) for name in ("unfair", "executions"))
+        and value["unfair"] <= value["executions"] > 0
+    )
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
     refuse_other_formats(path)
     manifest = _read_verified(path / "manifest.json")
@@ -152,7 +208,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     verify(path / "summary.json")
     summary = _read_verified(path / "summary.json")
     if summary.get("method") != "predictor":
-        _check(path / "summary.json", summary, SUMMARY)
+        _check(path / "summary.json", summary, SUMMARY | LATER)
         ledger = summary.get("ledger") or {}
         summary["ledger"] = {RENAMED.get(purpose, purpose): spent for purpose, spent in ledger.items()}
     return summary
@@ -174,16 +230,15 @@ def _check(path: Path, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> 
 
 
 def _read_executions(path: Path, judged: int, method: str) -> Columns:
-    names = (*SCALARS, "purpose", "random", "received")
     columns = read_arrays(path) if path.is_file() else {}
     if not columns and not judged:  # nothing was executed: no columns either
-        columns = {name: np.empty(0) for name in names} | {"random": np.empty(0, bool), "received": np.empty((0, 0))}
+        columns = {name: np.empty(0) for name in ROWS} | {"random": np.empty(0, bool), "received": np.empty((0, 0))}
     if "purpose" in columns:
         purposes = columns["purpose"].tolist()
         columns["purpose"] = np.array([RENAMED.get(purpose, purpose) for purpose in purposes], np.str_)
         columns.setdefault("random", np.array([method == "random" or purpose in RANDOM for purpose in purposes], bool))
-    shapes = {name: columns[name].shape for name in names if name in columns}
-    whole = len(shapes) == len(names) and {shape[:1] for shape in shapes.values()} == {(judged,)}
+    shapes = {name: columns[name].shape for name in ROWS if name in columns}
+    whole = len(shapes) == len(ROWS) and {shape[:1] for shape in shapes.values()} == {(judged,)}
     if not whole or len(shapes["received"]) != 2 or columns["index"].dtype != np.float64:
         raise damaged(path, f"its columns do not hold the {judged} episodes that summary.json counts")
     return columns

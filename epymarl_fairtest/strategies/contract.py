@@ -69,6 +69,7 @@ class Context:
     ask: Asking = _nobody_to_ask
     initial_states: Callable[[NDArray[np.int64]], NDArray[np.float64]] = _nobody_to_ask  # of seeds, nothing executed
     clock: Clock = field(default_factory=Clock)
+    remembers: bool = True  # have the agents a memory, so that a prefix must hold what they saw?
 
     @property
     def theta(self) -> float:

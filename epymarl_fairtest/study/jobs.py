@@ -30,7 +30,7 @@ from epymarl_fairtest.strategies import configure, strategy_of
 if TYPE_CHECKING:
     from epymarl_fairtest.team.contract import Team
 
-EXECUTED = ("failures.npz", "executions.npz", "evidence.npz")  # what --keep-failures keeps
+EXECUTED = ("failures.npz", "executions.npz", "evidence.npz", "natural.npz")  # what --keep-failures keeps
 PREDICTOR_EPISODES = 2500  # of a job of RQ3-a, unless predictor_episodes or a smaller budget is given
 
 

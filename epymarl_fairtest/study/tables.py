@@ -33,9 +33,13 @@ COLUMNS = {
     "theta": "failure threshold; calibrated per run with theta=auto",
     "failures": "unfair episodes",
     "unique_failures": "those that differ in a state or an action",
-    "distinct_failures": "those that differ by a stated distance from the other ones of their root",
+    "distinct_failures": "those whose paths are further than a stated distance from every one counted before,"
+    " wherever they began",
+    "distinct_failures_wide": "the same at three times the distance",
+    "distinct_starts": "initial states of failures that are further apart than that distance",
     "roots": "initial seeds that failures descend from",
     "coverage": "share of the cells of the position grid that failures touch, 0 to 1",
+    "coverage_of": "which agents share a grid: all agents or, where that has too many cells, pairs of agents",
     "suffix_failures": "failures that are unfair in what was executed alone",
     "undefined": "episodes in which nobody received anything",
     "confirmed_failures": "failures that were replayed in the real environment and came out the same",
@@ -60,8 +64,11 @@ COLUMNS = {
 }
 """Columns of results.csv: name and meaning. A value that a run does not have is empty."""
 
-METRICS = {"failures": "Failures", "distinct_failures": "Distinct failures", "roots": "Roots", "coverage": "Coverage"}
-"""What methods are compared by; more is better."""
+METRICS = {
+    "failures": "Failures", "distinct_failures": "Distinct failures",
+    "distinct_failures_wide": "Wide distinct failures", "roots": "Roots", "coverage": "Coverage",
+}  # fmt: skip
+"""What methods are compared by, as far as the runs tell it; more is better."""
 COSTS = {"executed_episodes": "Executed episodes", "cpu_seconds": "CPU seconds"}
 
 
@@ -102,7 +109,12 @@ class Results:
 
     def values(self, team: str, variant: str, metric: str) -> list[float]:
         chosen = (row for row in self.rows if (row["policy"], row["variant"]) == (team, variant))
-        return [row[metric] for row in chosen if row[metric] is not None]
+        return [row[metric] for row in chosen if row.get(metric) is not None]
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Those of METRICS that any run has: earlier runs lack some."""
+        return {name: METRICS[name] for name in METRICS if any(row.get(name) is not None for row in self.rows)}
 
     def mean(self, team: str, variant: str, metric: str) -> Mean:
         return mean_of(self.values(team, variant, metric))
@@ -128,7 +140,7 @@ def statistics_rows(results: Results) -> list[Row]:
     if results.reference not in results.variants:
         return rows
     for team in results.teams:
-        for metric in METRICS:
+        for metric in results.metrics:
             mine = results.mean(team, results.reference, metric)
             for variant in results.others:
                 theirs, test = results.mean(team, variant, metric), results.compare(team, variant, metric)
@@ -261,9 +273,11 @@ def comparisons(results: Results, title: str, label: str) -> Table:
     for team in results.teams:
         groups[len(body)] = plain(team)
         for variant in results.others:
-            tests = [text for metric in METRICS for text in comparison_texts(results.compare(team, variant, metric))]
+            tests = [
+                text for metric in results.metrics for text in comparison_texts(results.compare(team, variant, metric))
+            ]
             body.append([plain(results.label(variant)), *tests])
-    heads = [Text(f"{METRICS[m]} {t.markdown}", f"{METRICS[m]} {t.latex}") for m in METRICS for t in (P, A12)]
+    heads = [Text(f"{METRICS[m]} {t.markdown}", f"{METRICS[m]} {t.latex}") for m in results.metrics for t in (P, A12)]
     return Table(label, title, [plain(f"{results.label(results.reference)} vs."), *heads], body, groups)
 
 
@@ -273,7 +287,7 @@ def ratios(results: Results, title: str, label: str) -> Table:
     groups = {}
     for team in results.teams:
         groups[len(body)] = plain(team)
-        for metric, name in METRICS.items():
+        for metric, name in results.metrics.items():
             mine = results.mean(team, results.reference, metric)
             means = {variant: results.mean(team, variant, metric) for variant in results.others}
             known = {variant: value for variant, value in means.items() if value.mean is not None}
@@ -318,7 +332,7 @@ def study_tables(kind: str, results: Results, runs: int) -> list[Table]:
     if kind == "rq1":
         compared = [
             teams_by_variants(results, metric, f"{name} ({over})", f"rq1_{metric}", runs)
-            for metric, name in METRICS.items()
+            for metric, name in results.metrics.items()
         ]
         costs = [
             teams_by_variants(results, metric, f"{name} ({over})", f"rq1_{metric}", runs, best=False)
@@ -327,7 +341,9 @@ def study_tables(kind: str, results: Results, runs: int) -> list[Table]:
         versus = ratios(results, f"{reference} as a multiple of Random and of the best other method", "rq1_ratios")
         there = results.reference in results.variants and results.others
         return [*compared, *([statistics, versus] if there else []), *costs]
-    together = [["failures", "coverage"], ["distinct_failures", "roots"]] if kind == "rq3c" else [[m] for m in METRICS]
+    together = [[metric] for metric in results.metrics]
+    if kind == "rq3c":
+        together = [["failures", "coverage"], ["distinct_failures", "roots"]]
     compared = [
         variants_by_teams(
             results, metrics, f"{' and '.join([METRICS[m] for m in metrics])} ({over})", f"{kind}_{metrics[0]}", runs

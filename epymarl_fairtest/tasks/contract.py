@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.registry import LATER, is_name
+from epymarl_fairtest.core.rng import mix
 from epymarl_fairtest.tasks.scene import Field, unknown_field
 
 Array = NDArray[np.float64]
@@ -29,6 +30,8 @@ def env_reward(state: Array, reward: Array) -> Array:
     """The allocation `env`: what the environment itself pays each agent."""
     return reward
 
+
+MOST_NUMBERS = 2**63  # of an int64 that is not negative
 
 ABILITIES = {
     "restorable": "states that can be written back",
@@ -69,7 +72,7 @@ class Task(ABC):
     proposable: ClassVar[bool] = False  # can initial states be made of vectors in [-1, 1]?
     allocations: ClassVar[Mapping[str, Allocation]] = {"env": env_reward}
     suggested_allocation: ClassVar[str] = "env"  # what to choose when the environment pays everyone the same
-    distinct_distance: ClassVar[float]  # two failures of one root this close are one (position units)
+    distinct_distance: ClassVar[float]  # two failures this close are one (position units)
 
     environments: ClassVar[Mapping[str, str]] = {}  # gymnasium id -> entry point, registered for our own tasks
     twins: ClassVar[str] = ""  # of which environments and allocations it has one, for an error message
@@ -136,11 +139,20 @@ class Task(ABC):
         """The other way round: initial states (B, state_size) and which of them keep the environment's rules (B,)."""
         raise NotImplementedError(f"task {self.name} proposes no initial states")
 
+    def places(self, states: Array, bins: int) -> NDArray[np.int64]:
+        """In which of bins x bins places each agent under test is: (..., n_agents)."""
+        at = (self.positions(states) - self.low) / (self.high - self.low) * bins
+        digit = np.clip(at.astype(np.int64), 0, bins - 1)
+        places: NDArray[np.int64] = digit[..., 0] + bins * digit[..., 1]
+        return places
+
     def cells(self, states: Array, bins: int) -> NDArray[np.int64]:
-        """Coverage cell of each state (...,): `bins` per position coordinate of the agents under test."""
-        at = self.positions(states).reshape(*states.shape[:-1], -1)
-        digit = np.clip(((at - self.low) / (self.high - self.low) * bins).astype(np.int64), 0, bins - 1)
-        return digit @ (bins ** np.arange(digit.shape[-1], dtype=np.int64))
+        """Coverage cell of each state (...,): `bins` per position coordinate of the agents under test. Hashed where
+        there are more cells than numbers."""
+        places = self.places(states, bins)
+        if self.cell_count(bins) > MOST_NUMBERS:
+            return _hashed(places)
+        return places @ (bins ** (2 * np.arange(self.n_agents, dtype=np.int64)))
 
     def cell_count(self, bins: int) -> int:
         count: int = bins ** (2 * self.n_agents)
@@ -169,6 +181,15 @@ class Task(ABC):
     def competence(self, env: Any) -> Competence:
         """When a team is worth testing in `env`."""
         return Competence()
+
+
+def _hashed(places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A number per row (..., agents) that no other row is likely to have."""
+    word = np.zeros(places.shape[:-1], np.uint64)
+    with np.errstate(over="ignore"):
+        for agent in range(places.shape[-1]):
+            word = mix(word * np.uint64(3) + places[..., agent].astype(np.uint64) + np.uint64(1))
+    return (word >> np.uint64(1)).astype(np.int64)
 
 
 def complaint(entry: Any) -> str | None:

@@ -45,6 +45,7 @@ class Aftermath:
     seed: int
     judge: Judge
     found: Failures
+    random: tuple[int, int]  # random executions of the search: how many were unfair, and how many there are
     look: Callable[[Episodes], Episodes]  # the same episodes with what the agents saw, looked at in real worlds
     warn: Callable[[str], None]
 
@@ -59,6 +60,7 @@ class Outcome:
     summary: Mapping[str, Any] = field(default_factory=dict)  # keys of summary.json
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of failures.npz and failures.csv, by failure
     files: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)  # NAME.npz -> its arrays
+    uncounted: NDArray[np.bool_] | None = None  # by failure: which are kept and left out of every count
 
 
 Steps = Generator[Execute, Episodes, Outcome]

@@ -1,6 +1,6 @@
 """Replaying failures: do they come out the same in the real environment, bit for bit?
 
-One that does not is unstable: it is kept and not counted.
+One that does not is unstable: it is kept, and left out of every count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def replay(context: Aftermath) -> Steps:
         again = yield Execute(tests, real=True)
         status[rows] = np.where(agrees(failures, again), CONFIRMED, UNSTABLE)
     counts = {f"{name}_failures": int((status == name).sum()) for name in (UNSTABLE, CONFIRMED)}
-    return Outcome(summary=counts, columns={"status": status})
+    return Outcome(summary=counts, columns={"status": status}, uncounted=status == UNSTABLE)
 
 
 def tests_again(failures: Episodes, look: Callable[[Episodes], Episodes], *, restorable: bool) -> Tests:
@@ -49,11 +49,14 @@ def agrees(a: Episodes, b: Episodes) -> NDArray[np.bool_]:
 
 
 def replay_sentence(summary: Mapping[str, Any]) -> str:
+    """How many were replayed, of how many, and what came of it."""
     confirmed, unstable = summary["confirmed_failures"], summary["unstable_failures"]
-    if not confirmed + unstable:
+    replayed, found = confirmed + unstable, summary["failures"] + unstable
+    if not replayed:
         return "No failure was replayed in the real environment."
-    text = f"{confirmed:,} of {confirmed + unstable:,} replayed failures came out the same in the real environment"
-    return text + (f"; {unstable:,} did not and are not counted." if unstable else ".")
+    were = "failure was" if found == 1 else "failures were"
+    text = f"{replayed:,} of {found:,} {were} replayed in the real environment: {confirmed:,} agree"
+    return text + (f", {unstable:,} do not and are not counted." if unstable else ".")
 
 
 STEP = Step("replay", "replaying", REPLAY, replay, command="replay", order=1)

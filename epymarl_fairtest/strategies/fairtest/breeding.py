@@ -55,7 +55,8 @@ class Breeding:
 
     def executed(self, judged: Judged) -> Population:
         scores = self._fitness(judged.index, traces_of(judged))
-        return Population(judged.episodes, scores, np.full(len(judged), EXECUTED, np.int64))
+        episodes = judged.episodes if self._context.remembers else judged.episodes.unseen()
+        return Population(episodes, scores, np.full(len(judged), EXECUTED, np.int64))
 
     def spliced(self, splices: Splices, kept: Kept) -> Population:
         """Crossover children, scored from recorded transitions: f1 is missing until one is executed."""

@@ -41,9 +41,11 @@ def search(context: Context, plan: Plan, breeding: Breeding, kept: Kept) -> Sear
     for r in range(plan.rounds):
         tests = random_tests(plan.pool, context.task.state_size, context.generator("candidates", r))
         candidates = breeding.executed((yield Request(tests, CANDIDATE)))  # lines 3 and 4
-        candidates = candidates.take(candidates.episodes.length >= SHORTEST)
+        long = candidates.episodes.length >= SHORTEST
+        candidates = candidates if long.all() else candidates.take(long)
         population = breeding.prioritise(candidates)  # line 5
         keep_choice(context, r, candidates, population)
+        del candidates  # a large pool is most of the memory
         yield Request(None, RE_EXECUTION, charge=len(population))  # line 6: the states are recorded already
         for g in range(plan.generations):
             if not breeding.can_breed(population):

@@ -8,13 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium.spaces import Tuple, flatdim
-from numpy.typing import NDArray
 
 from epymarl_fairtest.tasks.contract import Array, Task
 from epymarl_fairtest.tasks.layers import wrappers
 
 REMEMBERED = ("last_obs", "_obs")
-MOST_CELLS = 2**40  # beyond this a cell number means little and soon overflows
 
 
 class GenericTask(Task):
@@ -55,22 +53,6 @@ class GenericTask(Task):
         for agent, (start, size) in enumerate(zip(starts[: self.n_agents], self._sizes, strict=False)):
             places[..., agent, : min(size, 2)] = states[..., start : start + min(size, 2)]
         return places
-
-    def cells(self, states: Array, bins: int) -> NDArray[np.int64]:
-        """Of the first agents only where all of them would need more than MOST_CELLS cells."""
-        at = self.positions(states)[..., : self._counted(bins), :].reshape(*states.shape[:-1], -1)
-        digit = np.clip(((at - self.low) / (self.high - self.low) * bins).astype(np.int64), 0, bins - 1)
-        cell: NDArray[np.int64] = digit @ (bins ** np.arange(digit.shape[-1], dtype=np.int64))
-        return cell
-
-    def cell_count(self, bins: int) -> int:
-        return int(bins ** (2 * self._counted(bins)))
-
-    def _counted(self, bins: int) -> int:
-        agents = self.n_agents
-        while agents > 1 and bins ** (2 * agents) > MOST_CELLS:
-            agents -= 1
-        return agents
 
 
 def _spaces(layer: Any) -> list[Any]:
