@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -26,7 +26,7 @@ from epymarl_fairtest.core import stopping
 from epymarl_fairtest.core.clock import Clock
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.core.judged import Judge, of_agents
 from epymarl_fairtest.core.ledger import PROOF, Ledger
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
@@ -110,7 +110,10 @@ class Run:
             self.engine: Engine = make_engine(team, settings, self.warn, real=self.real, clock=self.clock)
         if self.real.episodes:
             self.ledger.charge(PROOF, self.real.episodes, self.real.steps)
-        judge = Judge(INDICES[settings.index], self._theta())
+        judge = Judge(INDICES[settings.index], self._theta(), settings.agents)
+        sample = team.sample
+        if len(sample):
+            sample = replace(sample, rewards=of_agents(sample.rewards, settings.agents))
         self.strategy: Strategy = strategy_of(settings)
         self.context = Context(
             team.task,
@@ -119,7 +122,7 @@ class Run:
             judge,
             team.available,
             team.policy.reading,
-            team.sample,
+            sample,
             warn=self.warn,
             options=self.strategy.chosen(settings),
             ask=partial(q_if_seen, team.policy),

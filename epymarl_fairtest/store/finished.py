@@ -18,14 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.judged import Agents, of_agents, totals
 from epymarl_fairtest.settings import FIELDS, TEXT, Rule, between, whole
 from epymarl_fairtest.store.checksum import unseal, verify
 from epymarl_fairtest.store.read import damaged, read_arrays, read_json, refuse_missing, refuse_other_formats
 
 COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
 SUMMARY = dict.fromkeys(COUNTS, whole(0)) | {"coverage": between(0, 1), "theta": between(0, 1), "method": TEXT}
-NEEDED = ("index", "allocation", "execution", "epsilon", "temperature", "budget", "accounting")  # settings
+NEEDED = ("agents", "index", "allocation", "execution", "epsilon", "temperature", "budget", "accounting")  # settings
 SETTINGS: dict[str, Rule] = {name: FIELDS[name].metadata["rule"] for name in NEEDED}
 SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "length", "index")
 FAILURES = (*SCALARS, "status", "rewards", "initial_state")
@@ -53,6 +53,12 @@ class FinishedRun:
         return settings
 
     @property
+    def agents(self) -> Agents:
+        """The setting, which earlier runs did not have."""
+        agents: Agents = self.settings.get("agents", "all")
+        return agents
+
+    @property
     def theta(self) -> float:
         return float(self.summary["theta"])
 
@@ -66,7 +72,7 @@ class FinishedRun:
         fits = columns.keys() == set(FAILURES) and {one.shape[:1] for one in columns.values()} == {columns["id"].shape}
         if not fits or (columns["rewards"].ndim, columns["initial_state"].ndim) != (3, 2):
             raise damaged(path, "its columns do not hold failures")
-        columns["received"] = totals(columns.pop("rewards"))
+        columns["received"] = totals(of_agents(columns.pop("rewards"), self.agents))
         return columns
 
     @property
@@ -120,7 +126,7 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
     summary = read_summary(path)
     if summary["method"] == "predictor":
         raise FairTestError(f"{str(path)!r} is not a search: a study of the predictor (rq3a) judges no team.")
-    _check(path / "manifest.json", manifest["settings"], SETTINGS)
+    _check(path / "manifest.json", {"agents": "all", **manifest["settings"]}, SETTINGS)
     absent = [name for name in OPTIONAL if not (path / name).is_file()]
     for name in needed:
         if name in absent:

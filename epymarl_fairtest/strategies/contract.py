@@ -18,7 +18,7 @@ from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.clock import Clock
 from epymarl_fairtest.core.episodes import Episodes, Tests
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.judged import Judge, Judged
+from epymarl_fairtest.core.judged import Judge, Judged, places_of
 from epymarl_fairtest.core.registry import LATER, is_name, is_text, missing_parts
 from epymarl_fairtest.settings import FIELDS, NoOptions, Settings, fields_of, options_of
 from epymarl_fairtest.tasks import TASKS
@@ -130,6 +130,8 @@ class Strategy:
     def check_settings(self, settings: Settings, task: Task | None = None) -> None:
         """Everything that can be refused before training; more of it once the task is known."""
         self.check(settings, self.chosen(settings))
+        if task is not None:
+            places_of(settings.agents, task.n_agents)
         for need in self.needs:
             if task is not None and not getattr(task, need):
                 raise FairTestError(
