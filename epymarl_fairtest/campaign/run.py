@@ -14,20 +14,25 @@ from functools import partial
 from importlib import metadata
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epymarl_fairtest import __version__
 from epymarl_fairtest.campaign.calibration import calibrate, given_theta
 from epymarl_fairtest.campaign.loop import Campaign
 from epymarl_fairtest.campaign.observers import Observer, beside_the_bar
 from epymarl_fairtest.campaign.steps import STEPS, Step
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome
+from epymarl_fairtest.campaign.steps.replay import UNSTABLE
 from epymarl_fairtest.campaign.summary import summarise
 from epymarl_fairtest.campaign.tally import Tally
 from epymarl_fairtest.core import stopping
 from epymarl_fairtest.core.clock import Clock
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.judged import Judge, of_agents
+from epymarl_fairtest.core.judged import Judge, of_agents, places_of
 from epymarl_fairtest.core.ledger import PROOF, Ledger
+from epymarl_fairtest.core.worst_off import worst_off_in
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
 from epymarl_fairtest.engine.selection import make_engine, real_engine
@@ -93,11 +98,11 @@ class Run:
             added |= outcome.summary
             columns |= outcome.columns
             self.folder.write_files(outcome.files)
+        executions = self.tally.executions()
+        added["worst_off"] = self._worst_off(executions, columns["status"] == UNSTABLE)
         with self.clock.phase("saving"):
             self.folder.join_failures(columns)
-            self.folder.write_evidence(
-                self.tally.executions(), self.context.evidence | {"coverage_cells": self.tally.cells()}
-            )
+            self.folder.write_evidence(executions, self.context.evidence | {"coverage_cells": self.tally.cells()})
         summary = summarise(self.context, self.engine, self.tally, self.ledger, self.clock, added)
         self.folder.finish(summary)
         return summary
@@ -141,6 +146,13 @@ class Run:
         with self.clock.phase("calibration"):
             return calibrate(self.team, self.settings, self.engine, self.seed, self.ledger).theta
 
+    def _worst_off(self, executions: dict[str, Any], unstable: NDArray[np.bool_]) -> dict[str, Any]:
+        """Who comes off badly; `unstable` failures are not counted."""
+        unfair = executions["index"] <= self.context.theta if executions else np.empty(0, bool)
+        unfair[np.flatnonzero(unfair)[unstable]] = False
+        agents = [place + 1 for place in places_of(self.settings.agents, self.team.task.n_agents)]
+        return worst_off_in(executions, unfair).as_dict(agents)
+
     def _manifest(self, distance: float) -> dict[str, Any]:
         return {
             "fairtest": __version__,
@@ -173,7 +185,8 @@ class Run:
         for observer in self.observers:
             observer.doing(step.phase)
         look, judge = self.real.seen, self.context.judge
-        context = Aftermath(self.team, self.settings, self.seed, judge, self.folder, look, self.warn)
+        executions = self.tally.executions()
+        context = Aftermath(self.team, self.settings, self.seed, judge, self.folder, executions, look, self.warn)
         with self.clock.phase(step.phase):
             asking = step.run(context)
             answer: Any = None  # what a generator must be sent first

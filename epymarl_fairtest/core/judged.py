@@ -14,7 +14,7 @@ from epymarl_fairtest.core.errors import FairTestError
 
 Array = NDArray[np.float64]
 Agents = str | Sequence[int]
-"""The setting `agents`: "all", or the agents that form the judged team, counted from 1 as everywhere a user sees one."""
+"""The setting `agents`: "all", or those that form the judged team, counted from 1 as wherever a user sees agents."""
 
 
 def places_of(agents: Agents, count: int) -> list[int]:
@@ -23,8 +23,8 @@ def places_of(agents: Agents, count: int) -> list[int]:
         return list(range(count))
     if max(agents) > count:
         raise FairTestError(
-            f"fairtest_args.agents={list(agents)} names agent {max(agents)}, but the environment has {count} agents; name"
-            f" some of 1 to {count}, or all."
+            f"fairtest_args.agents={list(agents)} names agent {max(agents)}, but the environment has {count} agents;"
+            f" name some of 1 to {count}, or all."
         )
     return [agent - 1 for agent in agents]
 

@@ -45,6 +45,7 @@ class Aftermath:
     seed: int
     judge: Judge
     found: Failures
+    executions: Mapping[str, NDArray[Any]]  # one row per judged episode, as in executions.npz; nothing without one
     look: Callable[[Episodes], Episodes]  # the same episodes with what the agents saw, looked at in real worlds
     warn: Callable[[str], None]
 
