@@ -28,9 +28,10 @@ def compare_with_random_team(context: Aftermath) -> Steps:
     executions, judge = context.executions, context.judge
     random = executions["random"] if executions else np.empty(0, bool)
     team = context.team
-    count = len(places_of(judge.agents, team.task.n_agents))
+    agents = [place + 1 for place in places_of(judge.agents, team.task.n_agents)]
     known: dict[str, Any] = {
-        "unfair_by_chance": unfair_by_chance(judge.index, judge.theta, count),
+        "agents": agents,
+        "unfair_by_chance": unfair_by_chance(judge.index, judge.theta, len(agents)),
         "sides": sides(team.environment, team.task.n_agents) if judge.agents == "all" else None,
         "competence": None,
     }
