@@ -111,8 +111,10 @@ def worst_off_sentence(worst_off: Mapping[str, Any]) -> str:
             f"Agent {named} is systematically worse off: it receives least in {one['count']} of {votes} {unit}"
             f" ({share(one['share'])}, 95% interval {share(one['low'])} to {share(one['high'])})."
         )
-    counts = listed([f"agent {one['agent']} in {one['count']}" for one in worst_off["least"]])
-    return f"No agent is shown to be systematically worse off: of {votes} {unit}, {counts} receives least."
+    first, *others = worst_off["least"]
+    counts = [f"agent {first['agent']} receives least in {first['count']}"]
+    counts += [f"agent {one['agent']} in {one['count']}" for one in others]
+    return f"No agent is shown to be systematically worse off: of {votes} {unit}, {listed(counts)}."
 
 
 # --- the terminal -------------------------------------------------------------------------------------

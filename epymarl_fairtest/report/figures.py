@@ -134,9 +134,8 @@ def _bars(
             if agents <= 4:
                 label = percent(float(value)).replace("\u00a0", "")
                 behind: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
-                axes.annotate(
-                    label, (x, value), (0, 3), textcoords="offset points", ha="center", fontsize=8, bbox=behind
-                )
+                top = intervals[n].high if solid and intervals else value
+                axes.annotate(label, (x, top), (0, 3), textcoords="offset points", ha="center", fontsize=8, bbox=behind)
     axes.set_xticks(range(agents), [agent(place) if agents <= 4 else str(place + 1) for place in places])
     axes.tick_params(axis="x", length=0)
     axes.set_ylim(0, most * 1.16 if most else 1)

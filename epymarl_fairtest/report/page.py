@@ -133,9 +133,8 @@ def cards(view: View) -> list[Data]:
         ("Unfair executions", number(failures), among if judged else "no episode was judged"),
         ("Coverage", percent(float(summary["coverage"])), "of the position grid, by failures"),
         ("Threshold θ", wording.threshold(view.theta), where),
-        ("Budget, strict", number(summary["charged_strict"]), "episodes: all that was executed"),
-        ("Budget, as the paper counts", number(summary["charged_paper"]),
-         "episodes: without candidates and predictor data"),
+        ("Budget", number(summary["charged_strict"]),
+         f"episodes, all that was executed; {number(summary['charged_paper'])} as the paper counts"),
     )  # fmt: skip
     return [
         rate_card(view.rate),

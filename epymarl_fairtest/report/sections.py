@@ -153,10 +153,12 @@ def competence_section(view: View) -> Data | Absent:
     if not competence:
         return "this run compared the team with no random one"
     random = competence["random_team"]
-    teams = [("this team", competence, competence["executions"])]
+    teams = [("this team", competence["executions"], competence["received"], competence["return"])]
     if random:
-        teams.append(("a random team", random, random["starts"]))
-    rows = [(name, [number(count), *map(amount, one["received"]), amount(one["return"])]) for name, one, count in teams]
+        count = random["starts"]
+        teams.append(("this team, same starts", count, random["team_received"], random["team_return"]))
+        teams.append(("a random team", count, random["received"], random["return"]))
+    rows = [(name, [number(count), *map(amount, received), amount(sum_)]) for name, count, received, sum_ in teams]
     table = {
         "name": "Returns",
         "caption": "What each agent and the team received on average, in random executions",

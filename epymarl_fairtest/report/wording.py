@@ -71,11 +71,9 @@ def verdict(view: View) -> str:
         unknown = "how often the team is unfair in random executions, this run does not tell"
         return f"The search ({summary.get('method')}) found {found}; {unknown}."
     empty = view.undefined / rate.executions
-    if rate.count and not_learned(view.summary):
-        often = f"{percent(rate.estimate)} of its random executions are unfair"
-        return f"This team has not learned its task: {often}, which says little about how it shares."
     if rate.count:
-        often = f"This team treats an agent unfairly in {percent(rate.estimate)} of its random executions"
+        team = "This team has not learned its task. It" if not_learned(view.summary) else "This team"
+        often = f"{team} treats an agent unfairly in {percent(rate.estimate)} of its random executions"
         if empty >= MANY:
             often += f" and pays nobody in {percent(empty)}"
         if view.searched:
@@ -253,8 +251,9 @@ def competence_sentences(view: View) -> list[str]:
             f" in {number(random['better'])}, and less in {number(random['worse'])} (exact sign test, {p})."
         )
     if competence:
-        empty = percent(competence["undefined"])
-        sentences.append(f"In {empty} of its random executions no agent received anything.")
+        some = "In each of its random executions some agent received something."
+        none = f"In {percent(competence['undefined'])} of its random executions no agent received anything."
+        sentences.append(none if competence["undefined"] else some)
     if summary.get("unfair_by_chance") is not None:
         sentences.append(
             f"If rewards were divided at random among {view.agents} agents, θ = {threshold(view.theta)} would call"

@@ -76,6 +76,7 @@ def compared(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> dict[str
         "starts": len(gain),
         "received": theirs.mean(axis=0).tolist(),
         "return": float(theirs.sum(axis=1).mean()),
+        "team_received": ours.mean(axis=0).tolist(),
         "team_return": float(ours.sum(axis=1).mean()),
         "better": better,
         "worse": worse,
