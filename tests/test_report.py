@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import matplotlib
 import numpy as np
@@ -28,6 +29,7 @@ from epymarl_fairtest.campaign.steps import Step
 from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.statistics import rate_of
+from epymarl_fairtest.host.sacred_log import SacredLog
 from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.report import figures, page, replays, sections, svg, view
 from epymarl_fairtest.report.layout import task_of
@@ -667,6 +669,24 @@ def test_links_lead_to_what_there_is(runs: Runs) -> None:
     for _, attributes in found.found:
         for name in attributes.get("aria-labelledby", "").split():
             assert name in ids
+
+
+def test_links_of_sacreds_copy_lead_to_its_artifacts(runs: Runs) -> None:
+    runs.page("spread")
+    kept: dict[str, bytes] = {}
+
+    class Sacred:
+        info: ClassVar[dict[str, Any]] = {}
+
+        def add_artifact(self, path: str, name: str) -> None:
+            kept[name] = Path(path).read_bytes()
+
+    logger = SimpleNamespace(log_stat=lambda *said: None, _run_obj=Sacred())
+    SacredLog(logger, 0, info=True).finished(runs("spread"), read_run(runs("spread")).summary, None)  # type: ignore[arg-type]
+    copy = Elements(kept["fairtest_report_index.html"].decode())
+    links = [link["href"] for link in copy.of("a") if not link["href"].startswith(("#", "data:"))]
+    assert len(links) > 5
+    assert set(links) <= kept.keys()
 
 
 def test_every_figure_has_a_caption_and_tells_its_numbers(runs: Runs) -> None:
