@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.judged import Agents, of_agents, totals
 from epymarl_fairtest.settings import FIELDS, TEXT, Rule, between, whole
+from epymarl_fairtest.store import content
 from epymarl_fairtest.store.checksum import unseal, verify
+from epymarl_fairtest.store.content import MANIFEST_MAY, SUMMARY_MAY, wrong_names
 from epymarl_fairtest.store.read import damaged, read_arrays, read_json, refuse_missing, refuse_other_formats
 
 COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
@@ -127,6 +129,7 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
     if summary["method"] == "predictor":
         raise FairTestError(f"{str(path)!r} is not a search: a study of the predictor (rq3a) judges no team.")
     _check(path / "manifest.json", {"agents": "all", **manifest["settings"]}, SETTINGS)
+    _refuse(path / "manifest.json", wrong_names(manifest, {}, MANIFEST_MAY))
     absent = [name for name in OPTIONAL if not (path / name).is_file()]
     for name in needed:
         if name in absent:
@@ -159,6 +162,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     summary = _read_verified(path / "summary.json")
     if summary.get("method") != "predictor":
         _check(path / "summary.json", summary, SUMMARY)
+        _refuse(path / "summary.json", wrong_names(summary, content.SUMMARY, SUMMARY_MAY))
         ledger = summary.get("ledger") or {}
         summary["ledger"] = {RENAMED.get(purpose, purpose): spent for purpose, spent in ledger.items()}
     return summary
@@ -174,7 +178,10 @@ def _read_verified(path: Path) -> dict[str, Any]:
 
 
 def _check(path: Path, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
-    wrong = [f"{name}={values.get(name)!r}" for name, rule in rules.items() if not rule.holds(values.get(name))]
+    _refuse(path, wrong_names(values, {name: rule.holds for name, rule in rules.items()}, {}))
+
+
+def _refuse(path: Path, wrong: list[str]) -> None:
     if wrong:
         raise damaged(path, "it says " + ", ".join(wrong))
 

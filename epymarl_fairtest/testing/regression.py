@@ -34,11 +34,11 @@ class Outcome:
     index: float  # NaN where nobody received anything
     theta: float
     index_name: str
-    agents: tuple[int, ...]  # that are judged, counted from 1
-    received: tuple[float, ...]  # by each of them, in the whole episode
+    received: tuple[float, ...]  # by each judged agent, in the whole episode
     inherited: tuple[float, ...]  # of that, before the team took over
     start_step: int
     length: int
+    agents: tuple[int, ...] = ()  # the judged ones, counted from 1; none named: all
 
     @property
     def unfair(self) -> bool:
@@ -50,7 +50,8 @@ class Outcome:
         if np.isnan(self.index):
             return f"failure {self.failure}: nobody received anything, {name} is undefined"
         verdict = "unfair, does not exceed" if self.unfair else "fair, exceeds"
-        paid = ", ".join(f"agent {agent} {x:.4g}" for agent, x in zip(self.agents, self.received, strict=True))
+        agents = self.agents or range(1, len(self.received) + 1)
+        paid = ", ".join(f"agent {agent} {x:.4g}" for agent, x in zip(agents, self.received, strict=True))
         sentence = f"failure {self.failure}: {name} {self.index:.4f} is {verdict} {self.theta:.4g}; received: {paid}"
         if self.start_step:
             kept = ", ".join(f"{x:.4g}" for x in self.inherited)
@@ -85,10 +86,11 @@ def replay(scenarios: Scenarios, team: Team) -> list[Outcome]:
         tests = replay_tests(engine.seen(kept_steps(scenarios, team)))
     else:
         tests = tests_from_seeds(rows["root_seed"], rows["stream"], team.task.state_size)
-    judged = Judge(INDICES[facts["index"]], facts["theta"], facts["judged"])(engine.execute(tests))
+    of_team = facts.get("judged", "all")
+    judged = Judge(INDICES[facts["index"]], facts["theta"], of_team)(engine.execute(tests))
     played, received, index = judged.episodes, judged.received, judged.index
-    kept = of_agents(rows["rewards"].sum(axis=1), facts["judged"])
-    agents = tuple(place + 1 for place in places_of(facts["judged"], team.task.n_agents))
+    kept = of_agents(rows["rewards"].sum(axis=1), of_team)
+    agents = tuple(place + 1 for place in places_of(of_team, team.task.n_agents))
     return [
         Outcome(
             failure=int(rows["id"][row]),
