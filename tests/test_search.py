@@ -183,6 +183,8 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
     for purpose, entry in ledger.items():
         if purpose == "replay":
             assert entry["episodes"] == result.summary["failures"] == result.summary["confirmed_failures"]
+        elif purpose == "random_team":
+            assert entry["episodes"] == result.summary["competence"]["random_team"]["starts"]
         elif purpose != "re-execution":
             assert entry["episodes"] == sum(map(len, result.folder.executed(purpose)))
         else:
@@ -628,7 +630,7 @@ def test_labels_of_one_kind_make_f2_constant_and_the_search_goes_on(theta: float
 def test_episodes_shorter_than_5_steps_are_judged_but_not_bred_from(tmp_path: Path) -> None:
     result = search(team(limit=4), chosen(), tmp_path / "run")
     assert "No executed episode of at least 5 steps" in result.said
-    assert set(result.summary["ledger"]) == {"predictor", "candidate", "re-execution", "replay"}
+    assert set(result.summary["ledger"]) == {"predictor", "candidate", "re-execution", "replay", "random_team"}
     assert result.summary["ledger"]["re-execution"]["episodes"] == 0
     assert result.summary["failures"] > 0
 

@@ -32,11 +32,11 @@ CHOICES: dict[str, Callable[[], list[str]]] = {  # their rule is text; these are
     "method": lambda: list(STRATEGIES),
 }
 SHOWN: dict[str, Any] = {
-    "preset": "paper", "method": "random", "allocation": "prey_distance", "theta": 0.7, "budget": 5000,
+    "preset": "paper", "method": "random", "allocation": "prey_distance", "agents": [1, 2], "theta": 0.7, "budget": 5000,
     "accounting": "paper", "execution": "softmax", "epsilon": 0.1, "rounds": 2, "generations": 5, "select_ratio": 0.05,
     "crossover_ratio": 1.0, "prioritise": False, "fill": "fronts", "fitness": "f1,f3", "f3_temperature": 1.0,
     "parents": "uniform", "tournament": 4, "buckets": 20, "d": 0.5, "workers": 2, "engine": "lockstep",
-    "replay": "all", "seed": 7, "training_pool": 1000, "coverage_bins": 8, "distinct_distance": 0.2,
+    "random_team": 50, "replay": "all", "seed": 7, "training_pool": 1000, "coverage_bins": 8, "distinct_distance": 0.2,
     "report": False, "progress": False, "out": "runs/first",
 }  # fmt: skip
 EXAMPLES: dict[str, dict[str, Any]] = {name: {name: value} for name, value in SHOWN.items()} | {
