@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,9 +22,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from scipy.stats import beta
-from support import TESTS
+from support import TESTS, few_and_many
 from test_search import chosen, search, team, walkers
 
+from epymarl_fairtest.campaign.cautions import cautions
 from epymarl_fairtest.campaign.steps import Step
 from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
@@ -34,7 +35,7 @@ from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.report import figures, page, replays, sections, svg, view
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.page import make_report
-from epymarl_fairtest.report.replays import replays_of
+from epymarl_fairtest.report.replays import Replays, replays_of
 from epymarl_fairtest.report.view import View, front_of, group_of, lineage_of, view_of
 from epymarl_fairtest.report.wording import estimate, index_caption, percent, verdict
 from epymarl_fairtest.store.checksum import sealed
@@ -610,6 +611,60 @@ def test_a_file_that_is_not_what_the_run_wrote_is_refused(runs: Runs, tmp_path: 
     changed(path / "manifest.json", format=99)
     with pytest.raises(FairTestError, match=r"newer FairTest"):
         make_report(path)
+
+
+NONSENSE: tuple[Any, ...] = (None, True, -1, 10**30, 0.5, float("inf"), float("nan"), "x", [], {}, [None], {"a": "b"})
+GONE = object()
+
+
+def words_of(view: View) -> None:
+    """All that the page says, without drawings and templates, which take most of the time."""
+    drawn = {key: [""] for key in ("index", "growth", "predictor")} | {
+        "who": ["", ""],
+        "rounds": [""] * len(view.rounds),
+    }
+    drawn["coverage"] = [""] * len(view.coverage.maps) if view.coverage else []
+    none = Replays([], [], False)
+    sections.sections_of(view, none, drawn, page.chains_of(view, none))
+    assert page.cards(view)
+    assert verdict(view)
+    assert all(cautions(view.summary))
+    assert page.eyebrow(view)
+    safe = {"table": view.table}
+    assert page.safe_json(safe)
+
+
+def places_in(value: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every name in a JSON object, with those that lead to it."""
+    for name in value if isinstance(value, dict) else ():
+        yield (*before, name)
+        yield from places_in(value[name], (*before, name))
+
+
+@few_and_many("values", 1, len(NONSENSE))
+@pytest.mark.parametrize("name", ["summary.json", "manifest.json"])
+def test_a_crafted_file_gives_a_page_or_one_clear_refusal(
+    name: str, values: int, copied: Callable[[str], Path]
+) -> None:
+    path = copied("spread")
+    whole = json.loads((path / name).read_text())
+    refused = 0
+    for number, place in enumerate(places_in(whole)):
+        for value in [GONE, *(NONSENSE[(number + step) % len(NONSENSE)] for step in range(values))]:
+            crafted = json.loads(json.dumps(whole))
+            inside = crafted
+            for part in place[:-1]:
+                inside = inside[part]
+            inside[place[-1]] = value
+            if value is GONE:
+                del inside[place[-1]]
+            crafted.pop("crc", None)
+            (path / name).write_text(json.dumps(sealed(crafted) if name == "manifest.json" else crafted))
+            try:
+                words_of(viewed(path))
+            except FairTestError:
+                refused += 1
+    assert refused > 20
 
 
 # --- what it never lets out ---------------------------------------------------------------------------

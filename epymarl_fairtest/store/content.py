@@ -65,6 +65,19 @@ COMPETENCE = having(
      "least_return": maybe(real), "random_team": maybe(RANDOM_TEAM)}
 )  # fmt: skip
 LEAST = having({"agent": count, "count": count, "share": share, "low": share, "high": share})
+PREDICTOR = having(
+    {"d": maybe(real), "joint_states": maybe(count)},
+    auc_abstract=maybe(share), auc_full=maybe(share), episodes=count, unfair=count,
+)  # fmt: skip
+
+
+def predictor(value: Any) -> bool:
+    """What belongs together is there together."""
+    return PREDICTOR(value) and (value["d"] is None) == (value["joint_states"] is None) and (
+        ("episodes" in value) == ("unfair" in value)
+    )  # fmt: skip
+
+
 SUMMARY: dict[str, Holds] = {
     "task": text, "seed": count, "executed_steps": count, "charged_strict": count, "charged_paper": count,
     "confirmed_failures": count,
@@ -79,8 +92,7 @@ SUMMARY_MAY: dict[str, Holds] = {
     "phases": maybe(named(real)),
     "cpu_seconds": maybe(real),
     "wall_seconds": maybe(real),
-    "predictor": maybe(having({}, d=maybe(real), joint_states=maybe(count), auc_abstract=maybe(share),
-                           auc_full=maybe(share), episodes=count, unfair=count)),
+    "predictor": maybe(predictor),
     "ledger": maybe(named(SPENT)),
     "natural_rate": maybe(having({"rate": maybe(share)})),
     "agents": each(count),
