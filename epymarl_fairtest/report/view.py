@@ -314,6 +314,9 @@ def coverage_of(record: FinishedRun) -> Coverage | None:
         return None
     total = round(len(cells) / covered)  # bins ** (2 * agents), of fewer agents where that is too many
     coordinates = round(float(np.log(total) / np.log(bins)))
+    if coordinates % 2 or coordinates * np.log2(bins) > 62 or abs(bins**coordinates / total - 1) > 1e-6:
+        return None  # not a grid whose cells can be told apart
+    total = bins**coordinates
     digits = cells[:, None] // bins ** np.arange(coordinates, dtype=np.int64) % bins
     maps = np.zeros((coordinates // 2, bins, bins))
     for agent in range(coordinates // 2):
@@ -398,4 +401,4 @@ def coverage_absence(record: FinishedRun) -> str:
         return "this task tells no positions of its agents"
     if "coverage_cells" not in record.evidence:
         return "evidence.npz holds no coverage_cells"
-    return "a grid of one cell has no map"
+    return "its grid has a single cell, or more than can be told apart"
