@@ -231,7 +231,9 @@ def who_of(record: FinishedRun) -> tuple[WorstOff, list[Group]]:
     received = executions["received"]
     failures = votes(unfair, random, executions["root_seed"], executions["index"])
     name = failures.unit if failures.unit == NATURAL else "failures, one per start"
-    sets = [("random executions", received[random & ~np.isnan(executions["index"])]), (name, received[failures.rows])]
+    defined = random & ~np.isnan(executions["index"])
+    natural = "random executions" if (defined == random).all() else "random executions with an index"
+    sets = [(natural, received[defined]), (name, received[failures.rows])]
     groups = [group_of(name, received) for name, received in sets if len(received)]
     return worst_off(received[failures.rows], failures.unit), groups
 
