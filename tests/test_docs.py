@@ -518,6 +518,10 @@ def some_summary() -> dict[str, Any]:
         "index_quantiles": {"0": 0.5, "0.5": 0.5},
         "jfi_quantiles": {"0": 0.5, "0.5": 0.5},
         "phases": {"proof": 0.5, "execution": 0.5},
+        "competence": None,
+        "agents": [1, 2],
+        "sides": None,
+        "worst_off": {"agent": None, "unit": "starts", "votes": 0, "least": []},
         "predictor": {"d": 0.5, "auc_full": 0.5, "auc_abstract": 0.5, "joint_states": 1},
     }
 

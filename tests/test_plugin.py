@@ -382,6 +382,7 @@ REFUSED = {  # command -> what the message must hold
     f"{OURS} fairtest_args.buget=5": ["fairtest_args.buget is not a setting", "Did you mean budget?"],
     f"{OURS} fairtest=false": ["fairtest='false'", "True or False"],
     f"{OURS} fairtest_args.theta=1.5": ["fairtest_args.theta=1.5", "a number in (0, 1]"],
+    f"{OURS} fairtest_args.agents=[1,9]": ["fairtest_args.agents=[1, 9] names agent 9", "name some of 1 to"],
     f"{OURS} fairtest_args.budget=-5": ["fairtest_args.budget=-5", "a whole number of at least 1"],
     OURS.replace("iql", "mappo"): ["'mappo' learns no Q-values", "f3", "abstraction", "qmix"],
     f"{ODD}CartPole-v1": ["'CartPole-v1' has a single agent"],

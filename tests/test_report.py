@@ -11,30 +11,33 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from scipy.stats import beta
-from support import TESTS
+from support import TESTS, few_and_many
 from test_search import chosen, search, team, walkers
 
+from epymarl_fairtest.campaign.cautions import cautions
 from epymarl_fairtest.campaign.steps import Step
 from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.statistics import rate_of
+from epymarl_fairtest.host.sacred_log import SacredLog
 from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.report import figures, page, replays, sections, svg, view
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.page import make_report
-from epymarl_fairtest.report.replays import replays_of
+from epymarl_fairtest.report.replays import Replays, replays_of
 from epymarl_fairtest.report.view import View, front_of, group_of, lineage_of, view_of
-from epymarl_fairtest.report.wording import estimate, percent, verdict
+from epymarl_fairtest.report.wording import estimate, index_caption, percent, verdict
 from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import read_run
@@ -200,19 +203,26 @@ def test_the_histogram_counts_an_index_of_exactly_theta_as_unfair(copied: Callab
         (found.histogram.everything, rows["index"]),
         (found.histogram.random, rows["index"][np.isin(rows["purpose"], ["predictor", "candidate"])]),
     ):
-        defined = index[~np.isnan(index)].tolist()
         edges = found.histogram.edges.tolist()
         for n, share in enumerate(shares.tolist()):  # type: ignore[union-attr]
-            inside = [x for x in defined if edges[n] < x <= edges[n + 1] or (n == 0 and x == edges[0])]
-            assert share == pytest.approx(len(inside) / len(defined))
+            inside = [x for x in index.tolist() if edges[n] < x <= edges[n + 1] or (n == 0 and x == edges[0])]
+            assert share == pytest.approx(len(inside) / len(index))
         below = found.histogram.edges[1:] <= 0.85
-        assert shares[below].sum() == pytest.approx(np.mean(np.array(defined) <= 0.85))  # type: ignore[index]
+        assert shares[below].sum() == pytest.approx(np.mean(index <= 0.85))  # type: ignore[index]
+    assert found.histogram.random is not None
+    assert found.rate is not None
+    told = index_caption(found)  # undefined ones count, as they do in the verdict
+    assert found.histogram.random[below].sum() == pytest.approx(found.rate.estimate)
+    assert f"lie {percent(found.rate.estimate)} of the random executions" in told
+    assert f"{percent(found.undefined / found.rate.executions)} of the random executions have no index" in told
 
 
 def test_shares_and_who_is_worst_off_are_those_of_a_loop_over_episodes(runs: Runs) -> None:
     rows = executions(runs("spread"))
-    unfair = next(group for group in viewed(runs("spread")).groups if group.name == "unfair executions")
-    received = rows["received"][rows["index"] <= 0.85].tolist()
+    found = viewed(runs("spread"))
+    unfair = found.groups[-1]
+    received = rows["received"][(rows["index"] <= 0.85) & rows["random"]].tolist()
+    assert unfair.name == found.worst.unit == "natural failures"
     worst, share, ranked, behind = np.zeros(3), np.zeros(3), np.zeros(3), 0
     for x in received:
         sizes = [abs(value) / sum(map(abs, x)) for value in x]
@@ -227,13 +237,33 @@ def test_shares_and_who_is_worst_off_are_those_of_a_loop_over_episodes(runs: Run
     assert unfair.share == pytest.approx(share / count)
     assert unfair.worst_off == pytest.approx(worst / count)
     assert unfair.ranked == pytest.approx(ranked / count)
-    assert unfair.left_behind == pytest.approx(behind / count)
+    assert unfair.left_behind == behind
+    summary = json.loads((runs("spread") / "summary.json").read_text())
+    assert summary["worst_off"] == found.worst.as_dict([1, 2, 3])
+    assert [one["count"] for one in summary["worst_off"]["least"]] == worst.tolist()
 
 
-def test_two_who_receive_least_share_the_last_place() -> None:
+def test_two_who_receive_least_are_both_worst_off() -> None:
     group = group_of("some", np.array([[0.0, 0.0, 1.0], [1.0, 2.0, 3.0]]))
-    assert group.worst_off.tolist() == [0.75, 0.25, 0.0]
-    assert (group.left_behind, group.favoured) == (0.0, 0.5)
+    assert group.worst_off.tolist() == [1.0, 0.5, 0.0]
+    assert (group.left_behind, group.favoured) == (0, 1)
+
+
+def test_with_few_natural_failures_one_failure_of_each_start_is_looked_at(copied: Callable[[str], Path]) -> None:
+    path = copied("spread")
+    rows = executions(path)
+    rows["index"][rows["random"]] = 0.99
+    rejudged(path, rows)
+    found = viewed(path)
+    lowest: dict[int, tuple[float, int]] = {}
+    for n, (start, index) in enumerate(zip(rows["root_seed"].tolist(), rows["index"].tolist(), strict=True)):
+        if index <= 0.85:
+            lowest[start] = min(lowest.get(start, (1.0, 0)), (index, n))
+    received = rows["received"][[n for _, n in lowest.values()]]
+    assert (found.worst.unit, found.worst.votes) == ("starts", len(lowest))
+    assert found.groups[-1].name == "failures, one per start"
+    assert found.groups[-1].received == pytest.approx(received.mean(axis=0))
+    assert f"of {len(lowest)} starts with failures" in page_of(path).text
 
 
 def test_negative_rewards_are_explained_as_costs(runs: Runs) -> None:
@@ -242,15 +272,16 @@ def test_negative_rewards_are_explained_as_costs(runs: Runs) -> None:
     assert "bears the largest cost" in runs.page("spread").text
 
 
-def test_growth_is_a_running_count_and_ends_with_all_failures(runs: Runs) -> None:
+def test_growth_is_a_running_count_of_starts_and_ends_with_all_of_them(runs: Runs) -> None:
     rows, growth = executions(runs("spread")), viewed(runs("spread")).growth
     assert growth is not None
-    seen, failures = 0, {0: 0}
-    for n, index in enumerate(rows["index"].tolist(), 1):
-        seen += index <= 0.85
-        failures[n] = seen
-    assert growth.failures.tolist() == [failures[n] for n in growth.episodes.tolist()]
-    assert growth.total == seen == json.loads((runs("spread") / "summary.json").read_text())["failures"]
+    seen: set[int] = set()
+    starts = {0: 0}
+    for n, (index, start) in enumerate(zip(rows["index"].tolist(), rows["root_seed"].tolist(), strict=True), 1):
+        seen |= {start} if index <= 0.85 else set()
+        starts[n] = len(seen)
+    assert growth.starts.tolist() == [starts[n] for n in growth.episodes.tolist()]
+    assert growth.total == len(seen) == json.loads((runs("spread") / "summary.json").read_text())["roots"]
     for purpose, first, last, random in growth.phases:
         assert set(rows["purpose"][first:last].tolist()) == {purpose}
         assert random == (purpose in ("predictor", "candidate"))
@@ -281,7 +312,7 @@ def test_rounds_tell_what_was_taken_from_what(runs: Runs, monkeypatch: pytest.Mo
     assert [first.counts[0], second.counts[0]] == sizes
     assert sum(len(one.candidates) + len(one.population) for one in (first, second)) <= 40
     assert second.unfair is not None
-    assert second.unfair[1] == pytest.approx(np.mean([index[i] <= 0.85 for i in taken]))
+    assert second.unfair[1] == sum(index[i] <= 0.85 for i in taken)
 
 
 @pytest.mark.parametrize("task", ["spread", "tag", "foraging"])
@@ -373,19 +404,37 @@ def test_an_interval_has_as_many_digits_as_tell_its_ends_apart(
 # --- what it says -------------------------------------------------------------------------------------
 
 
-def test_the_verdict_of_a_search_tells_the_rate_and_what_was_found(runs: Runs) -> None:
-    found, summary = viewed(runs("spread")), json.loads((runs("spread") / "summary.json").read_text())
+def learned(path: Path) -> Path:
+    """The run of a team that does better than a random one."""
+    competence = json.loads((path / "summary.json").read_text())["competence"]
+    changed(
+        path / "summary.json", competence=competence | {"random_team": competence["random_team"] | {"beaten": True}}
+    )
+    return path
+
+
+def test_the_verdict_of_a_search_tells_the_rate_and_what_was_found(copied: Callable[[str], Path]) -> None:
+    path = learned(copied("spread"))
+    found, summary = viewed(path), json.loads((path / "summary.json").read_text())
     assert found.rate is not None
     assert verdict(found).replace(PLAIN, " ") == (
         f"This team treats an agent unfairly in {100 * found.rate.estimate:.0f} % of its random executions; the search"
-        f" found {summary['failures']} unfair executions from {summary['roots']} starts."
+        f" found {summary['distinct_failures']} different failures from {summary['roots']} starts."
     )
 
 
-def test_the_verdict_of_random_executions_alone_counts_them(runs: Runs) -> None:
-    rate = viewed(runs("random")).rate
+def test_a_team_that_has_not_learned_is_told_so_before_anything_else(runs: Runs) -> None:
+    told, random = runs.page("spread").text, viewed(runs("spread")).summary["competence"]["random_team"]
+    assert verdict(viewed(runs("spread"))).startswith("This team has not learned its task. It treats")
+    assert f"than a team that acts at random in {random['better']} and less in {random['worse']}." in told
+    assert "a random team" in told
+
+
+def test_the_verdict_of_random_executions_alone_counts_them(copied: Callable[[str], Path]) -> None:
+    path = learned(copied("random"))
+    rate = viewed(path).rate
     assert rate is not None
-    assert verdict(viewed(runs("random"))).replace(PLAIN, " ") == (
+    assert verdict(viewed(path)).replace(PLAIN, " ") == (
         f"This team treats an agent unfairly in {100 * rate.estimate:.0f} % of its random executions: {rate.count} of"
         " 120 were unfair."
     )
@@ -511,7 +560,7 @@ def test_a_run_that_was_thinned_out_has_a_page_of_what_there_is_and_says_what_is
         (path / name).unlink()
     summary = json.loads((path / "summary.json").read_text())
     found = page_of(path)
-    assert f"found {summary['failures']} unfair executions" in found.text
+    assert f"found {summary['distinct_failures']} different failures" in found.text
     assert found.text.count("executions.npz is not in the run folder") >= 4
     assert found.text.count("evidence.npz is not in the run folder") >= 3
     assert len(found.of("article")) == 4
@@ -562,6 +611,60 @@ def test_a_file_that_is_not_what_the_run_wrote_is_refused(runs: Runs, tmp_path: 
     changed(path / "manifest.json", format=99)
     with pytest.raises(FairTestError, match=r"newer FairTest"):
         make_report(path)
+
+
+NONSENSE: tuple[Any, ...] = (None, True, -1, 10**30, 0.5, float("inf"), float("nan"), "x", [], {}, [None], {"a": "b"})
+GONE = object()
+
+
+def words_of(view: View) -> None:
+    """All that the page says, without drawings and templates, which take most of the time."""
+    drawn = {key: [""] for key in ("index", "growth", "predictor")} | {
+        "who": ["", ""],
+        "rounds": [""] * len(view.rounds),
+    }
+    drawn["coverage"] = [""] * len(view.coverage.maps) if view.coverage else []
+    none = Replays([], [], False)
+    sections.sections_of(view, none, drawn, page.chains_of(view, none))
+    assert page.cards(view)
+    assert verdict(view)
+    assert all(cautions(view.summary))
+    assert page.eyebrow(view)
+    safe = {"table": view.table}
+    assert page.safe_json(safe)
+
+
+def places_in(value: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every name in a JSON object, with those that lead to it."""
+    for name in value if isinstance(value, dict) else ():
+        yield (*before, name)
+        yield from places_in(value[name], (*before, name))
+
+
+@few_and_many("values", 1, len(NONSENSE))
+@pytest.mark.parametrize("name", ["summary.json", "manifest.json"])
+def test_a_crafted_file_gives_a_page_or_one_clear_refusal(
+    name: str, values: int, copied: Callable[[str], Path]
+) -> None:
+    path = copied("spread")
+    whole = json.loads((path / name).read_text())
+    refused = 0
+    for number, place in enumerate(places_in(whole)):
+        for value in [GONE, *(NONSENSE[(number + step) % len(NONSENSE)] for step in range(values))]:
+            crafted = json.loads(json.dumps(whole))
+            inside = crafted
+            for part in place[:-1]:
+                inside = inside[part]
+            inside[place[-1]] = value
+            if value is GONE:
+                del inside[place[-1]]
+            crafted.pop("crc", None)
+            (path / name).write_text(json.dumps(sealed(crafted) if name == "manifest.json" else crafted))
+            try:
+                words_of(viewed(path))
+            except FairTestError:
+                refused += 1
+    assert refused > 20
 
 
 # --- what it never lets out ---------------------------------------------------------------------------
@@ -623,6 +726,24 @@ def test_links_lead_to_what_there_is(runs: Runs) -> None:
             assert name in ids
 
 
+def test_links_of_sacreds_copy_lead_to_its_artifacts(runs: Runs) -> None:
+    runs.page("spread")
+    kept: dict[str, bytes] = {}
+
+    class Sacred:
+        info: ClassVar[dict[str, Any]] = {}
+
+        def add_artifact(self, path: str, name: str) -> None:
+            kept[name] = Path(path).read_bytes()
+
+    logger = SimpleNamespace(log_stat=lambda *said: None, _run_obj=Sacred())
+    SacredLog(logger, 0, info=True).finished(runs("spread"), read_run(runs("spread")).summary, None)  # type: ignore[arg-type]
+    copy = Elements(kept["fairtest_report_index.html"].decode())
+    links = [link["href"] for link in copy.of("a") if not link["href"].startswith(("#", "data:"))]
+    assert len(links) > 5
+    assert set(links) <= kept.keys()
+
+
 def test_every_figure_has_a_caption_and_tells_its_numbers(runs: Runs) -> None:
     found = runs.page("spread")
     assert len(found.of("figure")) == len(found.of("figcaption")) == len(found.of("svg")) > 8
@@ -630,7 +751,7 @@ def test_every_figure_has_a_caption_and_tells_its_numbers(runs: Runs) -> None:
         assert attributes["role"] == "img"
         assert len(re.findall(r"\d", attributes["aria-label"])) > 3
     assert all(attributes["alt"] for attributes in found.of("img"))
-    assert [tag for tag, _ in found.found if tag in ("h1", "h2")] == ["h1", *["h2"] * 10]
+    assert [tag for tag, _ in found.found if tag in ("h1", "h2")] == ["h1", *["h2"] * 11]
 
 
 def test_colours_follow_the_style_sheet(runs: Runs) -> None:
@@ -740,7 +861,7 @@ def test_a_step_after_the_search_has_a_section_if_it_says_something(
     )
     found = page_of(copied("fair"))
     order = [attributes["id"] for attributes in found.of("section")]
-    assert order[3:6] == ["growth", "step-explain", "rounds"]
+    assert order[4:7] == ["growth", "step-explain", "rounds"]
     assert "step-silent" not in order
     assert found.text.count("Why <explain>") == 2, "in the list of sections and as a title"
     assert "0 failures explained." in found.text

@@ -151,9 +151,9 @@ class Counting:
         self._world.step(actions)
 
 
-def replayed_steps(summary: dict[str, Any]) -> int:
-    """Steps of the failures that were executed again: in the account, charged to nobody."""
-    return summary["ledger"].get("replay", {"steps": 0})["steps"]
+def steps_afterwards(summary: dict[str, Any]) -> int:
+    """Steps of failures that were executed again, and of a random team: in the account, charged to nobody."""
+    return sum(summary["ledger"].get(name, {"steps": 0})["steps"] for name in ("replay", "random_team"))
 
 
 def counted(subject: Team) -> tuple[Team, list[int]]:
@@ -172,7 +172,7 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
     result = search(subject, given, tmp_path / "run")
     ledger = result.summary["ledger"]
     assert steps[0] == sum(entry["steps"] for entry in ledger.values())
-    assert result.summary["executed_steps"] == steps[0] - replayed_steps(result.summary)
+    assert result.summary["executed_steps"] == steps[0] - steps_afterwards(result.summary)
     executed = sum(len(episodes) for _, episodes in result.folder.batches)
     assert executed == result.summary["executed_episodes"] == result.summary["evaluated"]
     assert result.summary["charged_strict"] == executed
@@ -183,6 +183,8 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
     for purpose, entry in ledger.items():
         if purpose == "replay":
             assert entry["episodes"] == result.summary["failures"] == result.summary["confirmed_failures"]
+        elif purpose == "random_team":
+            assert entry["episodes"] == result.summary["competence"]["random_team"]["starts"]
         elif purpose != "re-execution":
             assert entry["episodes"] == sum(map(len, result.folder.executed(purpose)))
         else:
@@ -194,7 +196,7 @@ def test_calibration_is_in_the_ledger(tmp_path: Path) -> None:
     given = chosen(budget=200, theta="auto", calibration_episodes=40, quantile=0.3, engine="lockstep")
     result = search(subject, given, tmp_path / "run")
     assert result.summary["ledger"]["calibration"] == {"episodes": 40, "steps": 320}
-    assert steps[0] == result.summary["executed_steps"] + replayed_steps(result.summary)
+    assert steps[0] == result.summary["executed_steps"] + steps_afterwards(result.summary)
     assert 0 < result.summary["theta"] < 1
     assert result.summary["failures"] > 0
 
@@ -297,7 +299,7 @@ def test_a_run_interrupted_at_any_batch_ends_as_if_nothing_had_happened(
     # What the journal names is not executed again, and what it does not name is.
     kept = batch + (damage == "nothing")
     before = sum(episodes.executed_steps() for _, episodes in whole.folder.batches[:kept])
-    assert steps[0] == summary["executed_steps"] + replayed_steps(summary) - before
+    assert steps[0] == summary["executed_steps"] + steps_afterwards(summary) - before
 
 
 def test_a_run_can_be_interrupted_again_and_again(whole: Result, tmp_path: Path) -> None:
@@ -604,7 +606,7 @@ def test_a_task_that_cannot_be_restored_is_searched_by_replaying_actions(tmp_pat
     result = search(subject, given, tmp_path / "run")
     assert result.summary["task"] == "generic"
     assert result.summary["executed_steps"] == 10 * result.summary["executed_episodes"]
-    assert steps[0] == result.summary["executed_steps"] + replayed_steps(result.summary)
+    assert steps[0] == result.summary["executed_steps"] + steps_afterwards(result.summary)
     assert result.summary["failures"] > 0
     failures = load_failures(tmp_path / "run" / "failures.npz")
     assert (failures.operator > 0).any()
@@ -631,7 +633,7 @@ def test_labels_of_one_kind_make_f2_constant_and_the_search_goes_on(theta: float
 def test_episodes_shorter_than_5_steps_are_judged_but_not_bred_from(tmp_path: Path) -> None:
     result = search(team(limit=4), chosen(), tmp_path / "run")
     assert "No executed episode of at least 5 steps" in result.said
-    assert set(result.summary["ledger"]) == {"predictor", "candidate", "re-execution", "replay"}
+    assert set(result.summary["ledger"]) == {"predictor", "candidate", "re-execution", "replay", "random_team"}
     assert result.summary["ledger"]["re-execution"]["episodes"] == 0
     assert result.summary["failures"] > 0
 
@@ -732,6 +734,10 @@ def same(pinned: Any, now: Any, where: str = "") -> None:
         assert pinned.keys() == now.keys(), where
         for name in pinned:
             same(pinned[name], now[name], f"{where}/{name}")
+    elif isinstance(pinned, list):
+        assert len(pinned) == len(now), where
+        for number, value in enumerate(pinned):
+            same(value, now[number], f"{where}/{number}")
     elif isinstance(pinned, float):
         assert now == pytest.approx(pinned, rel=1e-9, abs=1e-9), where
     else:

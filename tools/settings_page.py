@@ -32,11 +32,12 @@ CHOICES: dict[str, Callable[[], list[str]]] = {  # their rule is text; these are
     "method": lambda: list(STRATEGIES),
 }
 SHOWN: dict[str, Any] = {
-    "preset": "paper", "method": "random", "allocation": "prey_distance", "theta": 0.7, "budget": 5000,
+    "preset": "paper", "method": "random", "allocation": "prey_distance", "agents": [1, 2], "theta": 0.7,
+    "budget": 5000,
     "accounting": "paper", "execution": "softmax", "epsilon": 0.1, "rounds": 2, "generations": 5, "select_ratio": 0.05,
     "crossover_ratio": 1.0, "prioritise": False, "fill": "fronts", "fitness": "f1,f3", "f3_temperature": 1.0,
     "parents": "uniform", "tournament": 4, "buckets": 20, "d": 0.5, "workers": 2, "engine": "lockstep",
-    "replay": "all", "natural_episodes": 1000, "seed": 7, "training_pool": 1000, "coverage_bins": 8,
+    "random_team": 50, "replay": "all", "natural_episodes": 1000, "seed": 7, "training_pool": 1000, "coverage_bins": 8,
     "distinct_distance": 0.2, "report": False, "progress": False, "out": "runs/first",
 }  # fmt: skip
 EXAMPLES: dict[str, dict[str, Any]] = {name: {name: value} for name, value in SHOWN.items()} | {
@@ -78,7 +79,7 @@ def flat_options() -> dict[str, dict[str, Field[Any]]]:
 def as_yaml(value: Any) -> str:
     """A value as config/fairtest.yaml writes it."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(value)}]"
+        return f"[{', '.join(map(str, value))}]"
     return yaml.safe_dump(value, default_flow_style=True).removesuffix("\n").removesuffix("\n...")
 
 
@@ -90,7 +91,10 @@ def commands(name: str) -> list[str]:
     shown = EXAMPLES[name]
     given = " ".join(f"fairtest_args.{key}={value}" for key, value in shown.items())  # sacred reads Python
     epymarl, zoo = ENVIRONMENTS.get(name, ("fairtest_lbf with fairtest=True",) * 2)
-    words = [f"--{k} {v}" if k in OWN_OPTION else f"--set {k}={as_yaml(v)}" for k, v in shown.items()]
+    given = given.replace(", ", ",")  # a list is one word
+    words = [
+        f"--{k} {v}" if k in OWN_OPTION else f"--set {k}={as_yaml(v).replace(', ', ',')}" for k, v in shown.items()
+    ]
     out = [] if "out" in shown else ["--out runs/1"]
     return [
         f"python src/main.py --config=qmix --env-config={epymarl} {given}",

@@ -10,7 +10,7 @@ from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.judged import of_agents, totals
 from epymarl_fairtest.core.ledger import CALIBRATION, Ledger
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.settings import Settings
@@ -36,7 +36,7 @@ def calibrate(team: Team, settings: Settings, engine: Engine, seed: int, ledger:
     tests = random_tests(settings.calibration, team.task.state_size, rng.named(seed, "calibration"))
     episodes = engine.execute(tests)
     ledger.charge(CALIBRATION, len(episodes), episodes.executed_steps())
-    index = INDICES[settings.index](totals(episodes.rewards))
+    index = INDICES[settings.index](totals(of_agents(episodes.rewards, settings.agents)))
     defined = index[~np.isnan(index)]
     if not len(defined):
         raise FairTestError(

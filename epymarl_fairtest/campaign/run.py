@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import platform
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -23,14 +23,16 @@ from epymarl_fairtest.campaign.loop import Campaign
 from epymarl_fairtest.campaign.observers import Observer, beside_the_bar
 from epymarl_fairtest.campaign.steps import STEPS, Step
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome
+from epymarl_fairtest.campaign.steps.replay import UNSTABLE
 from epymarl_fairtest.campaign.summary import summarise
-from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.campaign.tally import Columns, Tally
 from epymarl_fairtest.core import stopping
 from epymarl_fairtest.core.clock import Clock
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.core.judged import Judge, of_agents, places_of
 from epymarl_fairtest.core.ledger import PROOF, Ledger
+from epymarl_fairtest.core.worst_off import worst_off_in
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
 from epymarl_fairtest.engine.selection import make_engine, real_engine
@@ -90,6 +92,7 @@ class Run:
         self.clock, self.ledger = Clock(), Ledger()
         self.prepare()
         self.search()
+        self.later: list[Mapping[str, NDArray[Any]]] = []  # random executions made after it
         added: dict[str, Any] = {}
         columns: dict[str, Any] = {}
         for step in STEPS.values():
@@ -98,6 +101,8 @@ class Run:
             columns |= outcome.columns
             self.folder.write_files(outcome.files)
             self.leave_out(outcome.uncounted)
+            self.later.append(outcome.executions)
+        added["worst_off"] = self._worst_off(columns["status"] == UNSTABLE)
         with self.clock.phase("saving"):
             self.folder.join_failures(columns)
             self.folder.write_evidence(
@@ -115,7 +120,10 @@ class Run:
             self.engine: Engine = make_engine(team, settings, self.warn, real=self.real, clock=self.clock)
         if self.real.episodes:
             self.ledger.charge(PROOF, self.real.episodes, self.real.steps)
-        judge = Judge(INDICES[settings.index], self._theta())
+        judge = Judge(INDICES[settings.index], self._theta(), settings.agents)
+        sample = team.sample
+        if len(sample):
+            sample = replace(sample, rewards=of_agents(sample.rewards, settings.agents))
         self.strategy: Strategy = strategy_of(settings)
         self.context = Context(
             team.task,
@@ -124,7 +132,7 @@ class Run:
             judge,
             team.available,
             team.policy.reading,
-            team.sample,
+            sample,
             warn=self.warn,
             options=self.strategy.chosen(settings),
             ask=partial(q_if_seen, team.policy),
@@ -143,6 +151,19 @@ class Run:
             return given_theta(self.settings, self.team.task)
         with self.clock.phase("calibration"):
             return calibrate(self.team, self.settings, self.engine, self.seed, self.ledger).theta
+
+    def executions(self) -> Columns:
+        """One row per judged episode: those of the search, then those of the steps after it."""
+        parts = [part for part in (self.tally.executions(), *self.later) if part]
+        return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+
+    def _worst_off(self, unstable: NDArray[np.bool_]) -> dict[str, Any]:
+        """Who comes off badly; `unstable` failures of the search are not counted."""
+        executions = self.executions()
+        unfair = executions["index"] <= self.context.theta if executions else np.empty(0, bool)
+        unfair[np.flatnonzero(unfair)[np.flatnonzero(unstable)]] = False
+        agents = [place + 1 for place in places_of(self.settings.agents, self.team.task.n_agents)]
+        return worst_off_in(executions, unfair).as_dict(agents)
 
     def _manifest(self, distance: float) -> dict[str, Any]:
         return {
@@ -176,8 +197,10 @@ class Run:
         for observer in self.observers:
             observer.doing(step.phase)
         look, judge = self.real.seen, self.context.judge
-        random = self.tally.random()
-        context = Aftermath(self.team, self.settings, self.seed, judge, self.folder, random, look, self.warn)
+        random, executions = self.tally.random(), self.executions()
+        context = Aftermath(
+            self.team, self.settings, self.seed, judge, self.folder, random, executions, look, self.warn
+        )
         with self.clock.phase(step.phase):
             asking = step.run(context)
             answer: Any = None  # what a generator must be sent first

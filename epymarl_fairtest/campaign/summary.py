@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from epymarl_fairtest.campaign.cautions import competence_rows
 from epymarl_fairtest.campaign.steps.replay import replay_sentence
 from epymarl_fairtest.campaign.tally import Tally
 from epymarl_fairtest.core.clock import Clock
@@ -66,6 +67,7 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
         ("  confirmed", replay_sentence(summary).rstrip(".")),
         ("undefined episodes", f"{summary['undefined']} (no agent received anything)"),
         ("fairness index", f"lowest {number(quantiles['0'])}, median {number(quantiles['0.5'])}"),
+        *competence_rows(summary),
         ("charged", f"{summary['charged_strict']} episodes strict, {summary['charged_paper']} as the paper counts"),
         ("time", f"{summary['wall_seconds']:.1f} s for {summary['executed_steps']} environment steps"),
         ("  cpu", _shares(summary)),
@@ -75,7 +77,7 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
         rows.append(("report", str(page)))
     predictor = summary["predictor"]
     if predictor["d"] is not None:
-        quality = f"out-of-bag AUC {number(predictor['auc_full'])} ({number(predictor['auc_abstract'])} states alone)"
+        quality = f"out-of-bag AUC {number(predictor['auc_abstract'])} ({number(predictor['auc_full'])} seeing rewards)"
         rows.insert(
             [name for name, _ in rows].index("time"),
             ("predictor", f"{quality}, {predictor['joint_states']} joint states, d {predictor['d']:.3g}"),

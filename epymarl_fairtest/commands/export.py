@@ -105,17 +105,17 @@ class Candidates:
     def __init__(self, failures: Episodes, run: FinishedRun, task: Task) -> None:
         from epymarl_fairtest.core.episodes import operator_code
         from epymarl_fairtest.core.indices import INDICES
-        from epymarl_fairtest.core.judged import totals
+        from epymarl_fairtest.core.judged import Judge
 
         self._failures, self._task = failures, task
-        index = INDICES[run.settings["index"]]
-        self.index = index(totals(failures.rewards))
+        judge = Judge(INDICES[run.settings["index"]], run.theta, run.agents)
+        self.index = judge.index(judge.received(failures.rewards))
         kind = failures.operator
         # Nothing says which of the recorded actions were forced: such a start has no free continuation.
         self._playable = kind != operator_code("action") if task.restorable else kind == operator_code("seed")
         before = np.arange(failures.limit)[None, :, None] < failures.start_step[:, None, None]
-        inherited = index(totals(np.where(before, failures.rewards, 0.0)))
-        self._own = ~(inherited <= run.theta)  # it was not unfair already when the team took over
+        inherited = judge.received(np.where(before, failures.rewards, 0.0))
+        self._own = ~judge.unfair(inherited)  # it was not unfair already when the team took over
         self._stable = ~np.isin(failures.id, run.unstable)
 
     def chosen(self, args: Namespace) -> NDArray[np.int64]:
@@ -171,6 +171,7 @@ def facts_of(run: FinishedRun, failures: Episodes, policy: Path) -> dict[str, An
         "env_args": plain(load_record(policy).env_args),
         "time_limit": failures.limit,
         "agents": failures.actions.shape[2],
+        "judged": run.agents,
         "state_size": failures.states.shape[2],
         "policy_digest": run.manifest.get("policy_digest"),
     }

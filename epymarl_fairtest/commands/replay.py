@@ -10,7 +10,6 @@ import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,13 +22,13 @@ from epymarl_fairtest.core.errors import FairTestError
 
 if TYPE_CHECKING:
     from epymarl_fairtest.core.episodes import Episodes
+    from epymarl_fairtest.core.judged import Judge
     from epymarl_fairtest.report.scenes import Scene
     from epymarl_fairtest.settings import Settings
     from epymarl_fairtest.team.contract import Team
 
 ORDER = 70
 MOST_UNFAIR = 5  # failures, where the user names none
-Index = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -78,6 +77,7 @@ def add_parser(commands: Any) -> None:
 
 def replay_failures(args: Namespace) -> int:
     from epymarl_fairtest.core.indices import INDICES
+    from epymarl_fairtest.core.judged import Judge
     from epymarl_fairtest.report.libraries import needed_for
     from epymarl_fairtest.report.scenes import scene_of
     from epymarl_fairtest.store.failures import load_failures
@@ -95,13 +95,13 @@ def replay_failures(args: Namespace) -> int:
             import epymarl_fairtest.report.drawing  # noqa: F401  (before anything is executed)
     run = read_run(args.run, "failures.npz")
     chosen = configure(run.settings)
-    index = INDICES[chosen.index]
-    failures = _wanted(args.run, load_failures(args.run / "failures.npz"), args.ids, index)
+    judge = Judge(INDICES[chosen.index], run.theta, chosen.agents)
+    failures = _wanted(args.run, load_failures(args.run / "failures.npz"), args.ids, judge)
     team = _team(args.run, run.manifest, chosen, args.policy, failures)
     again = _executed(failures, team, chosen)
-    replayed = compare(failures, again, index)
+    replayed = compare(failures, again, judge)
     rows = range(len(again)) if kinds else ()
-    scenes = [scene_of(team.task, again, row, chosen.index, run.theta) for row in rows]
+    scenes = [scene_of(team.task, again, row, chosen.index, run.theta, chosen.agents) for row in rows]
     files = _draw(scenes, kinds, args.out or args.run / "report" / "replays") if kinds else []
     agree = all(one.agrees for one in replayed)
     if args.json:
@@ -115,15 +115,14 @@ def replay_failures(args: Namespace) -> int:
 # --- the run ------------------------------------------------------------------------------------------
 
 
-def _wanted(path: Path, failures: Episodes, ids: list[int], index: Index) -> Episodes:
+def _wanted(path: Path, failures: Episodes, ids: list[int], judge: Judge) -> Episodes:
     """The failures with these ids, or the most unfair ones."""
-    from epymarl_fairtest.core.judged import totals
     from epymarl_fairtest.report.selection import worst
 
     if not len(failures):
         raise FairTestError(f"The run {str(path)!r} found no failures: there is nothing to replay.")
     if not ids:
-        return failures.take(worst(index(totals(failures.rewards)), MOST_UNFAIR, failures.root_seed))
+        return failures.take(worst(index_of(failures, judge), MOST_UNFAIR, failures.root_seed))
     known = {number: row for row, number in enumerate(failures.id.tolist())}
     for number in ids:
         if number not in known:
@@ -178,12 +177,15 @@ def _executed(failures: Episodes, team: Team, chosen: Settings) -> Episodes:
 # --- the result ---------------------------------------------------------------------------------------
 
 
-def compare(failures: Episodes, again: Episodes, index: Index) -> list[Replayed]:
+def index_of(episodes: Episodes, judge: Judge) -> NDArray[np.float64]:
+    return judge.index(judge.received(episodes.rewards))
+
+
+def compare(failures: Episodes, again: Episodes, judge: Judge) -> list[Replayed]:
     from epymarl_fairtest.campaign.steps.replay import agrees
     from epymarl_fairtest.core.episodes import OPERATORS
-    from epymarl_fairtest.core.judged import totals
 
-    same, before, now = agrees(failures, again), index(totals(failures.rewards)), index(totals(again.rewards))
+    same, before, now = agrees(failures, again), index_of(failures, judge), index_of(again, judge)
     return [
         Replayed(
             int(failures.id[row]),

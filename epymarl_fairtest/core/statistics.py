@@ -91,3 +91,8 @@ def mean_of(values: Sequence[float]) -> Mean:
     if not len(values):
         return Mean(None, None, 0)
     return Mean(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))
+
+
+def sign_test(more: int, less: int) -> float:
+    """How likely at least `more` of these would be by chance, were each direction equally likely: exact, one-sided."""
+    return float(stats.binomtest(more, more + less, alternative="greater").pvalue) if more + less else 1.0

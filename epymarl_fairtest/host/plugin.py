@@ -30,7 +30,7 @@ from epymarl_fairtest.campaign.summary import summary_table
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import copy_atomically
 from epymarl_fairtest.core.indices.jain import jfi
-from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.judged import of_agents, totals
 from epymarl_fairtest.core.stopping import stoppable
 from epymarl_fairtest.host.controller import ControllerPolicy
 from epymarl_fairtest.host.hosts import Host
@@ -174,7 +174,7 @@ class Plugin:
                 if world.done:
                     break
         wrapper.close()
-        index = jfi(totals(received))
+        index = jfi(totals(of_agents(received, self.settings.agents)))
         defined = index[~np.isnan(index)]
         if len(defined) and defined.min() > ALIKE:
             self._warn_alike(float(defined.min()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ COUNTS = (
     "failures", "unique_failures", "distinct_failures", "distinct_failures_wide", "distinct_starts", "roots",
     "undefined", "evaluated", "coverage", "charged_strict", "charged_paper", "executed_steps",
 )  # fmt: skip
+PREFIX = "fairtest_"  # of artifacts
+PAGE = Path("report", "index.html")
 
 
 class SacredLog(Observer):
@@ -32,7 +35,18 @@ class SacredLog(Observer):
         if self._info:
             sacred_run.info["fairtest"] = summary
         for file in sorted(path for path in run.rglob("*") if path.is_file()):
-            sacred_run.add_artifact(str(file), name="fairtest_" + "_".join(file.relative_to(run).parts))
+            name = PREFIX + "_".join(file.relative_to(run).parts)
+            if file.relative_to(run) == PAGE:
+                self._add_page(sacred_run, file, name)
+            else:
+                sacred_run.add_artifact(str(file), name=name)
+
+    def _add_page(self, sacred_run: Any, page: Path, name: str) -> None:
+        """Sacred keeps all files in one folder, under other names: the page's links must follow."""
+        with tempfile.TemporaryDirectory(prefix="fairtest-page-") as folder:
+            copy = Path(folder) / page.name
+            copy.write_bytes(page.read_bytes().replace(b'href="../', b'href="' + PREFIX.encode()))
+            sacred_run.add_artifact(str(copy), name=name)  # sacred copies it at once
 
 
 def scalars(summary: dict[str, Any]) -> dict[str, Any]:

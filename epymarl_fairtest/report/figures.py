@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter, StrMethodFormatter
 
+from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report.drawing import colour
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.report.svg import ACCENT, GRID, INK, PAPER, QUIET, element_of
@@ -93,48 +94,58 @@ def index_figure(view: View) -> str:
 
 
 def worst_figure(view: View) -> str:
-    values = [group.worst_off for group in view.compared]
-    return _agents_figure(view, values, "worst", "worst off in", "how often each agent is the worst off")
+    values = [group.worst_off for group in view.groups]
+    return _agents_figure(
+        view, values, "worst", "worst off in", "how often each agent is the worst off", view.worst.least
+    )
 
 
 def share_figure(view: View) -> str:
-    values = [group.share for group in view.compared]
+    values = [group.share for group in view.groups]
     label = "share of the cost" if view.sign == "negative" else "share of the sum"
     return _agents_figure(view, values, "share", label, "mean share of each agent")
 
 
-def _agents_figure(view: View, values: Sequence[Any], name: str, label: str, description: str) -> str:
+def _agents_figure(
+    view: View, values: Sequence[Any], name: str, label: str, description: str, intervals: Sequence[Rate] = ()
+) -> str:
+    """The intervals are those of the last values."""
     figure, axes = _axes(PANEL, 2.5)
-    numbers = _bars(axes, view.compared, values)
-    axes.axhline(1 / view.agents, color=INK, linewidth=1, linestyle=(0, (1, 2)))
+    numbers = _bars(axes, view.places, view.groups, values, intervals)
+    axes.axhline(float(np.mean(values[-1])), color=INK, linewidth=1, linestyle=(0, (1, 2)))
     axes.set_ylabel(label)
     return element_of(figure, name, f"Bars: {description}. {numbers}")
 
 
-def _bars(axes: Axes, groups: Sequence[Group], values: Sequence[Any]) -> str:
+def _bars(
+    axes: Axes, places: Sequence[int], groups: Sequence[Group], values: Sequence[Any], intervals: Sequence[Rate]
+) -> str:
     """Agents side by side, each group a bar: the last one solid, the others pale. Gives the numbers in words."""
     count, agents = len(groups), len(values[0])
     wide = 0.78 / count
-    most = max(float(np.max(one)) for one in values)
+    most = max([float(np.max(one)) for one in values] + [one.high for one in intervals])
     for g, one in enumerate(values):
         for n, value in enumerate(one):
             solid = g == count - 1
             x = n + (g - (count - 1) / 2) * wide
-            axes.bar(x, value, wide * 0.94, color=colour(n), alpha=None if solid else 0.35)
+            axes.bar(x, value, wide * 0.94, color=colour(places[n]), alpha=None if solid else 0.35)
+            if solid and intervals:
+                axes.plot([x, x], [intervals[n].low, intervals[n].high], color=INK, linewidth=1.2)
             if agents <= 4:
                 label = percent(float(value)).replace("\u00a0", "")
                 behind: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
-                axes.annotate(
-                    label, (x, value), (0, 3), textcoords="offset points", ha="center", fontsize=8, bbox=behind
-                )
-    axes.set_xticks(range(agents), [agent(n) if agents <= 4 else str(n + 1) for n in range(agents)])
+                top = intervals[n].high if solid and intervals else value
+                axes.annotate(label, (x, top), (0, 3), textcoords="offset points", ha="center", fontsize=8, bbox=behind)
+    axes.set_xticks(range(agents), [agent(place) if agents <= 4 else str(place + 1) for place in places])
     axes.tick_params(axis="x", length=0)
     axes.set_ylim(0, most * 1.16 if most else 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     axes.yaxis.set_major_locator(MaxNLocator(4))
     _grid(axes, "y")
     return " ".join(
-        f"{group.name.capitalize()}: " + ", ".join(f"{agent(n)} {percent(float(v))}" for n, v in enumerate(one)) + "."
+        f"{group.name.capitalize()}: "
+        + ", ".join(f"{agent(place)} {percent(float(value))}" for place, value in zip(places, one, strict=True))
+        + "."
         for group, one in zip(groups, values, strict=True)
     )
 
@@ -150,7 +161,7 @@ def growth_figure(view: View) -> str:
     for _, first, last, random in growth.phases:
         if not random:
             axes.axvspan(first, last, color=ACCENT, alpha=0.09, linewidth=0)
-    description = f"Failures found over {judged:,} executed episodes: {growth.total:,}."
+    description = f"Starts with a failure, found over {judged:,} executed episodes: {growth.total:,}."
     top = float(growth.total)
     if view.rate is not None:
         ends = np.array([0, judged])
@@ -165,12 +176,12 @@ def growth_figure(view: View) -> str:
             # In the free corner below the line, or above a line that leaves no room there.
             at = (judged, 0.03 * top if expected > 0.25 * top else expected)
             _at_end(axes, *at, f"Random: {expected:,.0f} expected")
-    axes.plot(growth.episodes, growth.failures, color=ACCENT, linewidth=1.8)
+    axes.plot(growth.episodes, growth.starts, color=ACCENT, linewidth=1.8)
     _at_end(axes, judged, growth.total, f"found: {growth.total:,}")
     axes.set_xlim(0, max(judged, 1))
     axes.set_ylim(0, max(top, 1) * 1.14)
     axes.set_xlabel("executed episodes")
-    axes.set_ylabel("unfair executions")
+    axes.set_ylabel("starts with an unfair execution")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
         axis.set_major_locator(MaxNLocator(5, integer=True))
@@ -255,8 +266,8 @@ def roc_figure(view: View) -> str:
     curves = []
     axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=(0, (1, 2)))
     for name, key, ink, width in (
-        ("abstract states alone", "abstract", QUIET, 1.5),
-        ("with fairness features", "full", ACCENT, 1.8),
+        ("without seeing rewards", "abstract", ACCENT, 1.8),
+        ("with fairness features", "full", QUIET, 1.5),
     ):
         curve, auc = view.record.evidence.get(f"roc_{key}"), predictor.get(f"auc_{key}")
         if curve is not None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from epymarl_fairtest.campaign.cautions import amount, cautions
 from epymarl_fairtest.core.files import cannot_write, write_atomically
 from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report import wording
@@ -60,6 +61,7 @@ def html_of(view: View, replays: Replays) -> str:
         style=style,
         eyebrow=eyebrow(view),
         verdict=wording.verdict(view),
+        cautions=cautions(view.summary),
         lead=f"{wording.theta_sentence(view)} {wording.rate_sentence(view)}",
         cards=cards(view),
         sections=sections_of(view, replays, drawn, chains),
@@ -118,22 +120,39 @@ def cards(view: View) -> list[Data]:
     summary = view.record.summary
     failures, judged = int(summary["failures"]), int(summary.get("evaluated", 0))
     distance = view.record.manifest.get("distinct_distance")
-    share = f"{percent(failures / judged)} of {number(judged)} judged episodes" if judged else "no episode was judged"
+    among = f"of {number(judged)} judged episodes, most of them chosen by the search: no rate"
+    if not view.searched:
+        among = f"of {number(judged)} random executions"
     where = f"on {view.index_name}"
     if view.quantile is not None:
         where += f", {wording.quantile_words(view)}"
     others = (
-        ("Unfair executions", number(failures), share),
-        ("Distinct failures", number(summary["distinct_failures"]),
+        ("Different failures", number(summary["distinct_failures"]),
          "paths that differ" if distance is None else f"paths further than {distance:g} apart"),
-        ("Starts", number(summary["roots"]), "from which failures descend"),
+        ("Starts", number(wording.starts(summary)), "from which failures descend"),
+        ("Unfair executions", number(failures), among if judged else "no episode was judged"),
         ("Coverage", percent(float(summary["coverage"])), "of the position grid, by failures"),
         ("Threshold θ", wording.threshold(view.theta), where),
-        ("Budget, strict", number(summary["charged_strict"]), "episodes: all that was executed"),
-        ("Budget, as the paper counts", number(summary["charged_paper"]),
-         "episodes: without candidates and predictor data"),
+        ("Budget", number(summary["charged_strict"]),
+         f"episodes, all that was executed; {number(summary['charged_paper'])} as the paper counts"),
     )  # fmt: skip
-    return [rate_card(view.rate), *(card(*one) for one in others)]
+    return [
+        rate_card(view.rate),
+        *(card(*one) for one in others[:3]),
+        *return_card(view),
+        *(card(*one) for one in others[3:]),
+    ]
+
+
+def return_card(view: View) -> list[Data]:
+    """What the team received, where it is on record."""
+    competence = view.summary.get("competence")
+    if not competence:
+        return []
+    random, note = competence["random_team"], "of the team, in random executions"
+    if random:
+        note = f"a random team {amount(random['return'])}, from the same starts"
+    return [card("Return", amount(competence["return"]), note)]
 
 
 def card(name: str, value: str, note: str, *, main: bool = False, interval: Data | None = None) -> Data:

@@ -56,7 +56,7 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
 
     def shown_at(rows: NDArray[np.int64]) -> list[Replay]:
         index = str(record.summary.get("index", "jfi"))
-        return [replay_of(scene_of(task, episodes, row, index, record.theta)) for row in rows.tolist()]
+        return [replay_of(scene_of(task, episodes, row, index, record.theta, record.agents)) for row in rows.tolist()]
 
     shown = Replays(shown_at(lowest), shown_at(typical), False)
     return Replays(shown.worst, shown.representative, any(one.scene.field.kind != "none" for one in shown.all))

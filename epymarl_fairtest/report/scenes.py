@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import Agents, of_agents, places_of
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.tasks.contract import Array, Task
 from epymarl_fairtest.tasks.scene import AGENT, Field, rounded
@@ -32,6 +33,7 @@ class Scene:
     root_seed: int
     actions: NDArray[np.int16]  # (steps, n_agents)
     theta: float | None = None  # up to this index the episode is unfair
+    judged: Agents = "all"  # whose index it is
 
     @property
     def steps(self) -> int:
@@ -65,8 +67,11 @@ class Scene:
 
     @property
     def worse(self) -> NDArray[np.bool_]:
-        """Which agents come off badly?"""
-        return worse_off(self.received[-1])
+        """Which of the judged agents come off badly?"""
+        final = self.received[-1]
+        places, worse = places_of(self.judged, len(final)), np.zeros(len(final), bool)
+        worse[places] = worse_off(final[places])
+        return worse
 
     def as_json(self) -> dict[str, Any]:
         """Plain and small, for the player in the report; three decimals are less than a pixel."""
@@ -90,8 +95,10 @@ def worse_off(received: Array) -> NDArray[np.bool_]:
     return worse
 
 
-def scene_of(task: Task, episodes: Episodes, row: int, index: str = "jfi", theta: float | None = None) -> Scene:
-    """The episode at `row`; `index` is the name of the fairness index that it is judged with."""
+def scene_of(
+    task: Task, episodes: Episodes, row: int, index: str = "jfi", theta: float | None = None, judged: Agents = "all"
+) -> Scene:
+    """The episode at `row`; `index` is the name of the fairness index that the `judged` agents are judged with."""
     agents = episodes.rewards.shape[-1]
     steps = int(episodes.length[row])
     received = np.zeros((steps + 1, agents))
@@ -105,11 +112,12 @@ def scene_of(task: Task, episodes: Episodes, row: int, index: str = "jfi", theta
     return Scene(
         field,
         received,
-        INDICES[index](received),
+        INDICES[index](of_agents(received, judged)),
         int(episodes.start_step[row]),
         OPERATORS[episodes.operator[row]],
         int(episodes.id[row]),
         int(episodes.root_seed[row]),
         episodes.actions[row, :steps],
         theta,
+        judged,
     )

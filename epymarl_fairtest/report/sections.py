@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from epymarl_fairtest.campaign.cautions import amount, listed
 from epymarl_fairtest.campaign.steps import STEPS, Step
 from epymarl_fairtest.campaign.steps.replay import replay_sentence
+from epymarl_fairtest.core.judged import places_of
 from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, is_charged
 from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.replays import Replay, Replays
@@ -69,6 +71,7 @@ def sections_of(view: View, replays: Replays, drawn: Drawn, chains: Sequence[Seq
     """In the order of the page."""
     return [
         Section("index", "Fairness", "How fair are its episodes?", index_section(view, drawn)),
+        Section("competence", "Competence", "Has the team learned its task?", competence_section(view)),
         Section("who", "Who", "Who comes off badly?", who_section(view, drawn)),
         Section("replays", "Replays", "Failures to watch", replays_section(view, replays)),
         Section("growth", "Search", "What the search found", growth_section(view, drawn)),
@@ -114,11 +117,11 @@ def index_section(view: View, drawn: Drawn) -> Data | Absent:
 def who_section(view: View, drawn: Drawn) -> Data | Absent:
     if "who" in view.missing:
         return view.missing["who"]
-    marks = ["pale", "solid"][-len(view.compared) :]
+    marks = ["pale", "solid"][-len(view.groups) :]
     captions = [wording.worst_caption(view), wording.share_caption(view)]
     return {
         "text": [wording.pattern_sentence(view), wording.starved_sentence(view)],
-        "key": [(mark, group.name) for mark, group in zip(marks, view.compared, strict=True)],
+        "key": [(mark, group.name) for mark, group in zip(marks, view.groups, strict=True)],
         "figures": [figure(*one) for one in zip(drawn["who"], captions, strict=True)],
         "table": groups_table(view),
     }
@@ -130,7 +133,7 @@ def groups_table(view: View) -> Data:
             group.name,
             [
                 number(group.episodes),
-                *map(wording.amount, group.received.tolist()),
+                *map(amount, group.received.tolist()),
                 percent(float(group.ranked[0])),
                 percent(float(group.ranked[-1])),
             ],
@@ -140,9 +143,29 @@ def groups_table(view: View) -> Data:
     return {
         "name": "What agents receive",
         "caption": "What each agent received on average, and the mean share of the worst and the best off",
-        "columns": ["episodes", *map(wording.agent, range(view.agents)), "worst off", "best off"],
+        "columns": ["episodes", *map(wording.agent, view.places), "worst off", "best off"],
         "rows": rows,
     }
+
+
+def competence_section(view: View) -> Data | Absent:
+    competence = view.summary.get("competence")
+    if not competence:
+        return "this run compared the team with no random one"
+    random = competence["random_team"]
+    teams = [("this team", competence["executions"], competence["received"], competence["return"])]
+    if random:
+        count = random["starts"]
+        teams.append(("this team, same starts", count, random["team_received"], random["team_return"]))
+        teams.append(("a random team", count, random["received"], random["return"]))
+    rows = [(name, [number(count), *map(amount, received), amount(sum_)]) for name, count, received, sum_ in teams]
+    table = {
+        "name": "Returns",
+        "caption": "What each agent and the team received on average, in random executions",
+        "columns": ["episodes", *map(wording.agent, view.places), "team"],
+        "rows": rows,
+    }
+    return {"text": wording.competence_sentences(view), "table": table}
 
 
 # --- replays ------------------------------------------------------------------------------------------
@@ -167,15 +190,17 @@ def replays_section(view: View, replays: Replays) -> Data | Absent:
 def player(one: Replay, place: int) -> Data:
     """`place` is that of its scene in the data of the page."""
     scene, final = one.scene, one.scene.received[-1].tolist()
-    least = wording.listed([wording.agent(n) for n, value in enumerate(final) if value == min(final)])
+    judged = [(n, final[n]) for n in places_of(scene.judged, len(final))]
+    lowest = min(value for _, value in judged)
+    least = listed([wording.agent(n) for n, value in judged if value == lowest])
     name = f"Failure {scene.id} · index {scene.index:.3f}"
-    received = ", ".join(f"{wording.agent(n)} receives {wording.amount(value)}" for n, value in enumerate(final))
+    received = ", ".join(f"{wording.agent(n)} receives {amount(value)}" for n, value in enumerate(final))
     return {
         "id": scene.id,
         "place": place,
         "name": name,
         "label": f"{name}: {received}",
-        "how": f"{scene.happened} · start seed {scene.root_seed} · {least} worst off ({wording.amount(min(final))})",
+        "how": f"{scene.happened} · start seed {scene.root_seed} · {least} worst off ({amount(lowest)})",
         "received": "received so far" + (" (0 is best)" if scene.costs else ""),
         "film": one.film and data_uri("image/gif", one.film),
         "still": data_uri("image/png", one.still),
@@ -259,8 +284,8 @@ def predictor_section(view: View, drawn: Drawn) -> Data | Absent:
     if "roc" in view.missing:
         return {"text": text, "figure": None, "absent": view.missing["roc"]}
     text.append(
-        "Abstract states alone tell how far unfairness can be seen in what the team decides; with fairness features the"
-        " forest also sees what each agent received."
+        "Abstract states alone tell how far unfairness can be seen in what the team decides. With fairness features the"
+        " forest also sees what each agent received, from which the index follows: that it is right then says little."
     )
     return {"text": text, "figure": figure(drawn["predictor"][0], wording.roc_caption(view))}
 
@@ -313,7 +338,7 @@ def table_section(view: View) -> Data | Absent:
         return view.missing["table"]
     table = view.table
     columns = list(COLUMNS.items())
-    columns[-1:-1] = [(f"received{n}", f"agent {n + 1}") for n in range(len(table["received"][0]))]
+    columns[-1:-1] = [(f"received{n}", f"agent {place + 1}") for n, place in enumerate(view.places)]
     explanation = "Agents' columns hold what each received; the least is bold."
     if table["rows"] < table["total"]:
         shown = f"{number(MOST_ROWS)} of {number(table['total'])}"
@@ -331,7 +356,7 @@ def table_section(view: View) -> Data | Absent:
 
 def _cell(table: Mapping[str, Any], name: str, row: int) -> str:
     if name.startswith("received"):
-        return wording.amount(table["received"][row][int(name[8:])])
+        return amount(table["received"][row][int(name[8:])])
     return str(table[name][row])
 
 

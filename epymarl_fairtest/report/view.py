@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from epymarl_fairtest.campaign.coverage import ALL, maps_of
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.statistics import Rate
+from epymarl_fairtest.core.worst_off import NATURAL, STARTS, WorstOff, votes, worst_off
 from epymarl_fairtest.store.finished import Columns, FinishedRun
+from epymarl_fairtest.store.read import damaged
 from epymarl_fairtest.tasks import TASKS
 from epymarl_fairtest.tasks.contract import MOST_NUMBERS
 
@@ -28,7 +30,7 @@ MOST_ROUNDS = 6
 @dataclass(frozen=True)
 class Histogram:
     edges: Floats  # theta is one of them
-    everything: Floats  # share of the defined episodes in each bin (a, b]
+    everything: Floats  # share of the episodes in each bin (a, b]; undefined ones are in none
     random: Floats | None  # the same of the random executions
 
 
@@ -40,17 +42,19 @@ class Group:
     episodes: int
     received: Floats  # mean per agent
     share: Floats  # mean of |x_i| / sum |x|, per agent
-    worst_off: Floats  # share of the episodes in which the agent receives least; a tie is split
+    worst_off: Floats  # share of the episodes in which the agent receives least; of those that tie, each does
     ranked: Floats  # mean share of the worst off, the next, ... the best off
-    left_behind: float  # share of the episodes in which the lowest is further from the next than the highest is
-    favoured: float  # and the other way round
+    left_behind: int  # episodes in which the lowest is further from the next than the highest is
+    favoured: int  # and the other way round
 
 
 @dataclass(frozen=True)
 class Growth:
+    """Starts with a failure, found after so many executed episodes."""
+
     episodes: NDArray[np.int64]
-    failures: NDArray[np.int64]
-    total: int
+    starts: NDArray[np.int64]
+    total: int  # starts
     phases: list[tuple[str, int, int, bool]]  # purpose, first and last episode, random executions
 
 
@@ -61,7 +65,7 @@ class Round:
     population: Floats  # thinned
     front: Floats  # ascending in f2
     counts: tuple[int, int]  # candidates and population before thinning
-    unfair: tuple[float, float] | None  # share of the candidates and of the population
+    unfair: tuple[int, int] | None  # of the candidates and of the population
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ class Link:
 @dataclass(frozen=True)
 class View:
     record: FinishedRun
-    agents: int
+    places: list[int]  # of the judged agents among the environment's, from 0
     index_name: str
     legend: str  # what a drawing shows besides the agents
     rate: Rate | None  # unfair among the random executions
@@ -96,7 +100,8 @@ class View:
     quantile: float | None  # share of the defined random executions at or below theta
     sign: str  # of what is received: "negative", "positive", "mixed"
     histogram: Histogram | None
-    groups: list[Group]
+    worst: WorstOff
+    groups: list[Group]  # random executions and failures, as far as there are any
     growth: Growth | None
     rounds: list[Round]
     rounds_in_all: int
@@ -114,19 +119,25 @@ class View:
         return not self.record.random.all()
 
     @property
-    def compared(self) -> list[Group]:
-        """The two groups that figures compare: the random executions, or all, and the unfair ones."""
-        return [self.groups[0], self.groups[-1]] if len(self.groups) > 1 else self.groups
+    def agents(self) -> int:
+        return len(self.places)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The run's, with the natural rate that an earlier run's does not hold."""
+        rate = None if self.rate is None else {"rate": self.rate.estimate}
+        return {"natural_rate": rate, **self.record.summary}
 
 
 def view_of(record: FinishedRun) -> View:
     """Everything the page says, except for the replays."""
     executions, failures = record.executions, record.failures
+    worst, groups = who_of(record)
     rounds, task = rounds_of(record), TASKS.get(str(record.summary.get("task")))
     received = executions["received"] if len(executions["id"]) else failures.get("received", np.empty((0, 0)))
     view = View(
         record=record,
-        agents=received.shape[-1],
+        places=judged_places(record, received.shape[-1]),
         index_name=INDICES[record.settings["index"]].label,
         legend=task.legend if task is not None else "",
         rate=record.natural_rate(),
@@ -134,7 +145,8 @@ def view_of(record: FinishedRun) -> View:
         quantile=quantile_of(record),
         sign=sign_of(received),
         histogram=histogram_of(record),
-        groups=groups_of(record),
+        worst=worst,
+        groups=groups,
         growth=growth_of(record),
         rounds=rounds[:MOST_ROUNDS],
         rounds_in_all=len(rounds),
@@ -144,6 +156,16 @@ def view_of(record: FinishedRun) -> View:
     )
     view.missing.update(missing_of(view))
     return view
+
+
+def judged_places(record: FinishedRun, columns: int) -> list[int]:
+    """Of the agents whose rewards are on record in so many columns."""
+    if isinstance(record.agents, str):
+        return list(range(columns))
+    if columns and columns != len(record.agents):
+        why = f"it judges the agents {list(record.agents)}, and {columns} are on record"
+        raise damaged(record.path / "manifest.json", why)
+    return [agent - 1 for agent in record.agents]
 
 
 # --- how often ----------------------------------------------------------------------------------------
@@ -168,25 +190,27 @@ def histogram_of(record: FinishedRun) -> Histogram | None:
     def shares(values: Floats) -> Floats:
         """Negated, numpy's bins [a, b) are (a, b]: an index of exactly theta is unfair."""
         defined = values[~np.isnan(values)]
-        return np.histogram(-defined, -edges[::-1])[0][::-1] / max(len(defined), 1)
+        return np.histogram(-defined, -edges[::-1])[0][::-1] / max(len(values), 1)
 
     random = record.random_executions["index"]
     return Histogram(edges, shares(index), shares(random) if len(random) else None)
 
 
 def growth_of(record: FinishedRun) -> Growth | None:
-    """Failures found after so many executed episodes, at no more than 400 places."""
+    """At no more than 400 places."""
     if not len(record.executions["id"]):
         return None
-    unfair = record.unfair()
-    failures = np.concatenate([[0], np.cumsum(unfair)])
-    at = np.unique(np.linspace(0, len(unfair), 400).round().astype(np.int64))
+    failing = np.flatnonzero(record.unfair())
+    new = np.zeros(len(record.executions["id"]), np.int64)
+    new[failing[np.unique(record.executions["root_seed"][failing], return_index=True)[1]]] = 1
+    starts_found = np.concatenate([[0], np.cumsum(new)])
+    at = np.unique(np.linspace(0, len(new), 400).round().astype(np.int64))
     purpose = record.executions["purpose"]
     starts = np.flatnonzero(np.concatenate([[True], purpose[1:] != purpose[:-1]]))
     ends = np.append(starts[1:], len(purpose))
     random = record.random
     phases = [(str(purpose[a]), int(a), int(b), bool(random[a])) for a, b in zip(starts, ends, strict=True)]
-    return Growth(at, failures[at], int(failures[-1]), phases)
+    return Growth(at, starts_found[at], int(starts_found[-1]), phases)
 
 
 # --- who ----------------------------------------------------------------------------------------------
@@ -198,19 +222,24 @@ def sign_of(received: Floats) -> str:
     return "negative" if (received < 0).any() else "positive"
 
 
-def groups_of(record: FinishedRun) -> list[Group]:
-    """Random executions, all of them, unfair ones: as far as there are any."""
-    sets: list[tuple[str, Floats]] = []
+def who_of(record: FinishedRun) -> tuple[WorstOff, list[Group]]:
+    """Who comes off badly, in what counts as a failure here: natural failures, or one per start (core/worst_off.py)."""
     if len(record.executions["id"]):
-        received, defined = record.executions["received"], ~np.isnan(record.executions["index"])
-        if not record.random.all():
-            random = record.random_executions
-            sets.append(("random executions", random["received"][~np.isnan(random["index"])]))
-        sets.append(("all executions", received[defined]))
-        sets.append(("unfair executions", received[record.unfair()]))
+        executions = record.judged
+        unfair, random = record.unfair_among(executions), executions["random"]
     elif record.failures:
-        sets.append(("unfair executions", record.failures["received"]))
-    return [group_of(name, received) for name, received in sets if len(received)]
+        executions = record.failures
+        unfair, random = executions["status"] != "unstable", np.zeros(len(executions["id"]), bool)
+    else:
+        return WorstOff(STARTS, 0, (), None), []
+    received = executions["received"]
+    failures = votes(unfair, random, executions["root_seed"], executions["index"])
+    name = failures.unit if failures.unit == NATURAL else "failures, one per start"
+    defined = random & ~np.isnan(executions["index"])
+    natural = "random executions" if (defined == random).all() else "random executions with an index"
+    sets = [(natural, received[defined]), (name, received[failures.rows])]
+    groups = [group_of(name, received) for name, received in sets if len(received)]
+    return worst_off(received[failures.rows], failures.unit), groups
 
 
 def group_of(name: str, received: Floats) -> Group:
@@ -226,10 +255,10 @@ def group_of(name: str, received: Floats) -> Group:
         len(received),
         received.mean(axis=0),
         share.mean(axis=0),
-        (least / least.sum(axis=1, keepdims=True)).mean(axis=0),
+        least.mean(axis=0),
         np.take_along_axis(share, order, axis=1).mean(axis=0),
-        float((down > up).mean()),
-        float((up > down).mean()),
+        int((down > up).sum()),
+        int((up > down).sum()),
     )
 
 
@@ -245,7 +274,7 @@ def rounds_of(record: FinishedRun) -> list[Round]:
             record.evidence[f"round_{number}_{who}_scores"] for who in ("candidates", "population")
         )
         unfair = tuple(
-            unfair_share(record, record.evidence.get(f"round_{number}_{who}_id"))
+            unfair_count(record, record.evidence.get(f"round_{number}_{who}_id"))
             for who in ("candidates", "population")
         )
         rounds.append(
@@ -261,11 +290,11 @@ def rounds_of(record: FinishedRun) -> list[Round]:
     return rounds
 
 
-def unfair_share(record: FinishedRun, ids: NDArray[np.int64] | None) -> float | None:
+def unfair_count(record: FinishedRun, ids: NDArray[np.int64] | None) -> int | None:
     if ids is None:
         return None
-    unfair = record.unfair()[np.isin(record.executions["id"], ids)]
-    return float(unfair.mean()) if len(unfair) else None
+    executed = np.isin(record.executions["id"], ids)
+    return int(record.unfair()[executed].sum()) if executed.any() else None
 
 
 def thinned(points: Floats, count: int) -> Floats:
@@ -293,9 +322,10 @@ def coverage_of(record: FinishedRun) -> Coverage | None:
     total = round(len(cells) / covered)
     agents = record.failures["received"].shape[1]
     if kind == ALL:  # bins ** (2 * agents); earlier runs looked at fewer agents where that was too much
-        if total >= MOST_NUMBERS:
-            return None
-        agents = round(float(np.log(total) / np.log(bins))) // 2
+        coordinates = round(float(np.log(total) / np.log(bins)))
+        if total >= MOST_NUMBERS or coordinates % 2 or abs(bins**coordinates / total - 1) > 1e-6:
+            return None  # not a grid whose cells can be told apart
+        total, agents = bins**coordinates, coordinates // 2
     maps = maps_of(cells, kind, agents, bins)
     task = TASKS.get(str(record.summary.get("task")))
     placed, grid = (task.placed, task.grid) if task is not None else (True, False)
@@ -377,4 +407,4 @@ def coverage_absence(record: FinishedRun) -> str:
         return "this task tells no positions of its agents"
     if "coverage_cells" not in record.evidence:
         return "evidence.npz holds no coverage_cells"
-    return "a grid of one cell has no map, nor has one of more cells than can be numbered"
+    return "its grid has a single cell, or more than can be told apart"

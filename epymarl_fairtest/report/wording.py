@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from epymarl_fairtest.campaign.cautions import MANY, listed, not_learned, worst_off_sentence
 from epymarl_fairtest.campaign.coverage import ALL
-from epymarl_fairtest.core.statistics import Rate
+from epymarl_fairtest.core.statistics import Rate, rate_of
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.report.view import Coverage, Floats, Group, Link, Round, View
 
 NARROW = "\u00a0"  # between a number and its unit
-MANY = 0.05  # share of episodes in which nobody receives anything, from which on the verdict says so
 
 
 def percent(share: float) -> str:
@@ -41,12 +42,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def amount(value: float) -> str:
-    """What an agent received."""
-    digits = 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
-    return f"{value:.{digits}f}".replace("-", "−")
-
-
 def threshold(theta: float) -> str:
     return f"{theta:.2f}" if round(theta, 2) == theta else f"{theta:.4g}"
 
@@ -59,10 +54,6 @@ def agent(place: int) -> str:
     return f"agent{NARROW}{place + 1}"
 
 
-def listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
-
-
 # --- first screen -------------------------------------------------------------------------------------
 
 
@@ -70,7 +61,9 @@ def verdict(view: View) -> str:
     """The one sentence at the top."""
     summary, rate = view.record.summary, view.rate
     failures, judged = int(summary["failures"]), int(summary.get("evaluated", 0))
-    found = f"{several(failures, 'unfair execution')} from {several(int(summary.get('roots', 0)), 'start')}"
+    found = (
+        f"{several(int(summary['distinct_failures']), 'different failure')} from {several(starts(summary), 'start')}"
+    )
     if judged and int(summary.get("undefined", 0)) == judged:
         return "Nothing can be said about fairness: in no executed episode did any agent receive anything."
     if rate is None:
@@ -80,7 +73,8 @@ def verdict(view: View) -> str:
         return f"The search ({summary.get('method')}) found {found}; {unknown}."
     empty = view.undefined / rate.executions
     if rate.count:
-        often = f"This team treats an agent unfairly in {percent(rate.estimate)} of its random executions"
+        team = "This team has not learned its task. It" if not_learned(view.summary) else "This team"
+        often = f"{team} treats an agent unfairly in {percent(rate.estimate)} of its random executions"
         if empty >= MANY:
             often += f" and pays nobody in {percent(empty)}"
         if view.searched:
@@ -93,6 +87,11 @@ def verdict(view: View) -> str:
         none = f"None of {several(rate.executions, 'random execution')} of this team was unfair"
         return f"{none} ({bound}), but the search found {found}."
     return f"No unfair execution of this team was found in {several(judged, 'episode')}: {bound}."
+
+
+def starts(summary: Mapping[str, Any]) -> int:
+    """From which failures descend; near-copies of a start are one, where the run tells."""
+    return int(summary.get("distinct_starts", summary.get("roots", 0)))
 
 
 def rate_sentence(view: View) -> str:
@@ -139,32 +138,39 @@ def suffix_sentence(view: View) -> str:
     alone, failures = view.record.summary.get("suffix_failures"), view.record.summary["failures"]
     if alone is None or not failures or (alone == failures and not view.searched):
         return ""
-    return f"{number(alone)} of the failures are unfair in what was executed alone, without what a parent left them. "
+    return (
+        f"{number(alone)} of {several(failures, 'unfair execution')} are unfair in what was executed alone, without"
+        " what a parent left them. "
+    )
 
 
 # --- sections -----------------------------------------------------------------------------------------
 
 
 def index_caption(view: View) -> str:
-    assert view.histogram is not None
-    below = view.histogram.edges[1:] <= view.theta
-    shares = [f"{percent(float(view.histogram.everything[below].sum()))} of all executions"]
-    if view.histogram.random is not None and view.searched:
-        shares.append(f"{percent(float(view.histogram.random[below].sum()))} of the random executions")
-    return f"Distribution of {view.index_name}. At or left of θ = {threshold(view.theta)} lie {listed(shares)}."
+    """Says what the verdict says: all random executions count, with an index or without."""
+    judged = len(view.record.executions["id"])
+    lie = [f"{percent(view.rate.estimate)} of the random executions"] if view.rate is not None else []
+    if view.searched:
+        lie.append(f"{number(view.record.unfair().sum())} of all {number(judged)}, most of which the search chose")
+    caption = f"Distribution of {view.index_name}. At or left of θ = {threshold(view.theta)} lie {listed(lie)}."
+    if view.rate is not None and view.undefined:
+        caption += f" {percent(view.undefined / view.rate.executions)} of the random executions have no index: nobody"
+        caption += " received anything."
+    return caption
 
 
 def depth_sentence(view: View) -> str:
     """How low it goes without a search, and with one."""
     index = view.record.executions["index"]
-    sets = {"Random": index[view.record.random], "All": index} if view.searched else {"All": index}
+    natural = index[view.record.random & ~np.isnan(index)]
     sentences = []
-    for name, values in sets.items():
-        defined = values[~np.isnan(values)]
-        if len(defined):
-            low, fifth, middle = np.quantile(defined, [0, 0.05, 0.5]).tolist()
-            parts = f"median {middle:.3f}, 5{NARROW}% quantile {fifth:.3f}, lowest {low:.3f}"
-            sentences.append(f"{name} executions: {parts}.")
+    if len(natural):
+        low, fifth, middle = np.quantile(natural, [0, 0.05, 0.5]).tolist()
+        parts = f"median {middle:.3f}, 5{NARROW}% quantile {fifth:.3f}, lowest {low:.3f}"
+        sentences.append(f"Random executions: {parts}.")
+    if view.searched:
+        sentences.append(f"The lowest that the search found is {np.nanmin(index):.3f}.")
     return " ".join(sentences)
 
 
@@ -182,37 +188,37 @@ def starved_sentence(view: View) -> str:
             "Rewards have both signs here: the worst off is the agent that receives least. A share is the size of what"
             " it received, over the sum of these sizes."
         )
-    return f"{meaning} Where several receive least, the place is split between them."
+    return f"{meaning} Where several receive least, each of them counts."
 
 
 def worst_caption(view: View) -> str:
-    return "How often each agent is the worst off; the dotted line is an even " + percent(1 / view.agents) + ". " + (
-        " ".join(f"{_named(group)}: {_shares(group.worst_off)}." for group in view.compared)
-    )  # fmt: skip
+    caption = "How often each agent is the worst off. " + (
+        " ".join(f"{_named(group)}: {_shares(view, group.worst_off)}." for group in view.groups)
+    )
+    ends = [f"{agent(place)} {percent(one.low)} to {percent(one.high)}" for place, one in
+            zip(view.places, view.worst.least, strict=False)]  # fmt: skip
+    return f"{caption} Lines: exact 95{NARROW}% intervals, {listed(ends)}." if ends else caption
 
 
 def share_caption(view: View) -> str:
     part = "cost" if view.sign == "negative" else "sum"
     return f"Mean share of the {part} per agent. " + (
-        " ".join(f"{_named(group)}: {_shares(group.share)}." for group in view.compared)
+        " ".join(f"{_named(group)}: {_shares(view, group.share)}." for group in view.groups)
     )
 
 
 def pattern_sentence(view: View) -> str:
-    """Is one left behind, or is one favoured?"""
-    unfair = next((group for group in view.groups if group.name == "unfair executions"), None)
-    if unfair is None or view.agents < 2:
-        return "There is no unfair execution to look at."
-    most = int(unfair.worst_off.argmax())
-    sentence = (
-        f"{agent(most).capitalize()} is the worst off in {percent(float(unfair.worst_off[most]))} of the unfair"
-        f" executions. "
-    )
+    """Who is shown to be worse off; is one left behind, or is one favoured?"""
+    sentence = worst_off_sentence(view.worst.as_dict([place + 1 for place in view.places])) + " "
+    if not view.worst.votes or view.agents < 2:
+        return sentence.strip()
+    unfair = view.groups[-1]
     if view.agents > 2:
-        sentence += (
-            f"In {percent(unfair.left_behind)} of them one agent is left behind by the others, in"
-            f" {percent(unfair.favoured)} one is favoured. "
+        behind, favoured = (
+            f"{number(count)} of {number(unfair.episodes)} ({interval(rate_of(count, unfair.episodes))})"
+            for count in (unfair.left_behind, unfair.favoured)
         )
+        sentence += f"In {behind} one agent is left behind by the others, in {favoured} one is favoured. "
     share = "bears {} of the cost" if view.sign == "negative" else "receives {} of the sum"
     sentence += f"On average the worst off {share.format(percent(float(unfair.ranked[0])))}"
     other = view.groups[0]
@@ -225,15 +231,49 @@ def _named(group: Group) -> str:
     return f"{group.name.capitalize()} ({number(group.episodes)})"
 
 
-def _shares(values: Floats) -> str:
-    return listed([f"{agent(place)} {percent(float(value))}" for place, value in enumerate(values)])
+def _shares(view: View, values: Floats) -> str:
+    return listed([f"{agent(place)} {percent(float(x))}" for place, x in zip(view.places, values, strict=True)])
+
+
+def interval(rate: Rate) -> str:
+    _, low, high = estimate(rate)
+    return f"95{NARROW}% interval {low} to {high}"
+
+
+def competence_sentences(view: View) -> list[str]:
+    """Has the team learned, and what would chance give?"""
+    summary, sentences = view.summary, []
+    competence = summary.get("competence") or {}
+    random = competence.get("random_team")
+    if random:
+        p = "p < 0.001" if random["p"] < 0.001 else f"p = {random['p']:.3f}"
+        sentences.append(
+            f"From the same {several(random['starts'], 'start')} the team received more than a team that acts at random"
+            f" in {number(random['better'])}, and less in {number(random['worse'])} (exact sign test, {p})."
+        )
+    if competence:
+        some = "In each of its random executions some agent received something."
+        none = f"In {percent(competence['undefined'])} of its random executions no agent received anything."
+        sentences.append(none if competence["undefined"] else some)
+    if summary.get("unfair_by_chance") is not None:
+        sentences.append(
+            f"If rewards were divided at random among {view.agents} agents, θ = {threshold(view.theta)} would call"
+            f" {percent(summary['unfair_by_chance'])} of the episodes unfair: a threshold means something else for"
+            " another number of agents."
+        )
+    return sentences
 
 
 def growth_caption(view: View) -> str:
     growth, rate = view.growth, view.rate
     assert growth is not None
     judged = int(growth.episodes[-1])
-    caption = f"Unfair executions found over the {number(judged)} executed episodes: {number(growth.total)}."
+    summary = view.record.summary
+    caption = (
+        f"Starts with an unfair execution, over the {number(judged)} executed episodes: {number(growth.total)}. From"
+        f" them descend {several(int(summary['failures']), 'unfair execution')},"
+        f" {number(summary['distinct_failures'])} of which differ."
+    )
     if rate is None:
         return caption + " Without random executions there is no expectation of Random to compare with."
     caption += (
@@ -242,15 +282,22 @@ def growth_caption(view: View) -> str:
     )
     if not view.searched:
         return caption + ". This run is Random itself, so the line ends where the expectation does."
-    if rate.count:
-        caption += f": {growth.total / (rate.estimate * judged):.1f} times as many"
+    if growth.total > rate.high * judged:
+        many = f"{growth.total / (rate.estimate * judged):.1f} times as many" if rate.count else "more"
+        caption += f": the search found {many}, at least {growth.total / (rate.high * judged):.1f} times"
+    elif growth.total < rate.low * judged:
+        caption += ": the search found fewer starts, and more from each"
+    else:
+        caption += ": within that interval the search found as many starts"
     return caption + ". Shaded: what the search made; the rest are random executions."
 
 
 def round_caption(one: Round) -> str:
     caption = f"Round {one.number}: {number(one.counts[1])} of {number(one.counts[0])} candidates taken"
     if one.unfair is not None:
-        caption += f". Unfair: {percent(one.unfair[0])} of the candidates, {percent(one.unfair[1])} of the taken"
+        unfair, counts = map(number, one.unfair), map(number, one.counts)
+        among = [" of ".join(pair) for pair in zip(unfair, counts, strict=True)]
+        caption += f". Unfair: {among[0]} candidates, {among[1]} taken"
     return f"{caption}. {several(len(one.front), 'candidate')} on the Pareto front."
 
 
@@ -288,8 +335,11 @@ def predictor_sentence(view: View) -> str:
 def roc_caption(view: View) -> str:
     predictor = view.record.summary["predictor"]
     parts = [
-        f"{name} {predictor[key]:.3f}"
-        for name, key in (("with fairness features", "auc_full"), ("abstract states alone", "auc_abstract"))
+        f"{predictor[key]:.3f} {name}"
+        for key, name in (
+            ("auc_abstract", "from what the team decides, without seeing rewards"),
+            ("auc_full", "with fairness features, which hold what each agent received"),
+        )
         if predictor.get(key) is not None
     ]
     return "Out-of-bag ROC curves; area under the curve: " + listed(parts) + ". 0.5 is guessing, 1 is perfect."

@@ -6,7 +6,7 @@ A wrong setting is refused before training starts: every name and every value is
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from epymarl_fairtest.core.ledger import ACCOUNTINGS
 from epymarl_fairtest.core.registry import meant
 from epymarl_fairtest.core.shipped import presets, shipped
 from epymarl_fairtest.settings.rules import (
+    LARGEST,
     OPTIONAL_TEXT,
     TEXT,
     YES_NO,
@@ -35,6 +36,10 @@ from epymarl_fairtest.settings.rules import (
 )
 
 
+def _are_agents(values: Sequence[Any]) -> bool:
+    return all(is_whole(value) and 1 <= value < LARGEST for value in values) and len(set(values)) == len(values)
+
+
 @dataclass(frozen=True)
 class Settings:
     """Every setting of a FairTest run."""
@@ -49,6 +54,13 @@ class Settings:
         TEXT,
         "per-agent reward that fairness is judged on: env (what the environment pays), nearest_landmark"
         " (spread), prey_distance (tag), or package.module:function",
+    )
+    agents: str | Sequence[int] = setting(
+        Rule(
+            "all, or a list of at least two different agents, counted from 1, e.g. [1, 2]",
+            lambda v: v == "all" or (isinstance(v, list | tuple) and len(v) > 1 and _are_agents(v)),
+        ),
+        "the agents that form the team that is judged; name one side where the environment has opponents",
     )
     index: str = setting(Registered(INDICES), "fairness index of what the agents received")
     theta: float | str | None = setting(
@@ -85,6 +97,10 @@ class Settings:
         one_of("auto", "twin", "lockstep"),
         "what executes episodes: the real environments (lockstep), their compiled twins, or the twins if they prove"
         " equal (auto)",
+    )
+    random_team: int = setting(
+        whole(0),
+        "starts of random executions from which a team that acts at random is executed too, to compare with; 0: none",
     )
     replay: int | str = setting(
         Rule("all, or a whole number of at least 0", lambda v: v == "all" or (is_whole(v) and v >= 0)),
@@ -181,6 +197,8 @@ def checked_settings(values: Mapping[str, Any]) -> Settings:
             f"fairtest_args.index={allowed['index']!r} needs a threshold of its own: set theta to a number in (0, 1],"
             " or to auto. The tasks' thresholds are for jfi."
         )
+    if allowed["agents"] != "all":
+        allowed["agents"] = list(allowed["agents"])  # sacred's own kind of list
     return Settings(**allowed)
 
 

@@ -18,21 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.judged import Agents, of_agents, totals
 from epymarl_fairtest.core.statistics import CONFIDENCE, Rate, rate_of
-from epymarl_fairtest.settings import FIELDS, OPTIONAL_TEXT, TEXT, Rule, between, whole
+from epymarl_fairtest.settings import FIELDS, TEXT, Rule, between, whole
+from epymarl_fairtest.store import content
 from epymarl_fairtest.store.checksum import unseal, verify
+from epymarl_fairtest.store.content import MANIFEST_MAY, SUMMARY_MAY, wrong_names
 from epymarl_fairtest.store.read import damaged, read_arrays, read_json, refuse_missing, refuse_other_formats
 
 COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
 SUMMARY = dict.fromkeys(COUNTS, whole(0)) | {"coverage": between(0, 1), "theta": between(0, 1), "method": TEXT}
-LATER = {  # what earlier runs do not have
-    "distinct_failures_wide": whole(0, optional=True),
-    "distinct_starts": whole(0, optional=True),
-    "coverage_of": OPTIONAL_TEXT,
-    "natural_rate": Rule("a rate with its interval and counts", lambda v: v is None or _is_rate(v)),
-}
-NEEDED = ("index", "allocation", "execution", "epsilon", "temperature", "budget", "accounting")  # settings
+NEEDED = ("agents", "index", "allocation", "execution", "epsilon", "temperature", "budget", "accounting")  # settings
 SETTINGS: dict[str, Rule] = {name: FIELDS[name].metadata["rule"] for name in NEEDED}
 SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "length", "index")
 ROWS = (*SCALARS, "purpose", "random", "received")  # of executions
@@ -62,6 +58,12 @@ class FinishedRun:
         return settings
 
     @property
+    def agents(self) -> Agents:
+        """The setting, which earlier runs did not have."""
+        agents: Agents = self.settings.get("agents", "all")
+        return agents
+
+    @property
     def theta(self) -> float:
         return float(self.summary["theta"])
 
@@ -75,7 +77,7 @@ class FinishedRun:
         fits = columns.keys() == set(FAILURES) and {one.shape[:1] for one in columns.values()} == {columns["id"].shape}
         if not fits or (columns["rewards"].ndim, columns["initial_state"].ndim) != (3, 2):
             raise damaged(path, "its columns do not hold failures")
-        columns["received"] = totals(columns.pop("rewards"))
+        columns["received"] = totals(of_agents(columns.pop("rewards"), self.agents))
         return columns
 
     @property
@@ -100,16 +102,20 @@ class FinishedRun:
         return random
 
     @cached_property
-    def random_executions(self) -> Columns:
-        """The rows of all random executions, the search's and those made after it (natural.npz): only these show how
-        often the team is unfair when nobody searches for it."""
-        rows = {name: self.executions[name][self.random] for name in ROWS}
+    def judged(self) -> Columns:
+        """The search's executions, and the random ones made after it (natural.npz)."""
+        rows = {name: self.executions[name] for name in ROWS}
         if not self._natural_episodes or not (self.path / NATURAL).is_file():
             return rows
         natural = _read_executions(self.path / NATURAL, self._natural_episodes, self.summary["method"])
         return {
             name: np.concatenate([rows[name], natural[name]]) if len(rows[name]) else natural[name] for name in ROWS
         }
+
+    @cached_property
+    def random_executions(self) -> Columns:
+        """Only these show how often the team is unfair when nobody searches for it."""
+        return {name: values[self.judged["random"]] for name, values in self.judged.items()}
 
     @property
     def _natural_episodes(self) -> int:
@@ -118,9 +124,9 @@ class FinishedRun:
 
     def unfair(self, theta: float | None = None) -> NDArray[np.bool_]:
         """Which executions were unfair; unstable ones are not counted, as in the summary."""
-        return self._unfair(self.executions, theta)
+        return self.unfair_among(self.executions, theta)
 
-    def _unfair(self, rows: Columns, theta: float | None) -> NDArray[np.bool_]:
+    def unfair_among(self, rows: Columns, theta: float | None = None) -> NDArray[np.bool_]:
         unfair = rows["index"] <= (self.theta if theta is None else theta)
         return unfair & ~np.isin(rows["id"], self.unstable)
 
@@ -132,7 +138,7 @@ class FinishedRun:
             return rate_of(told["unfair"], told["executions"], confidence)
         rows = self.random_executions
         executions = len(rows["index"])
-        return rate_of(int(self._unfair(rows, theta).sum()), executions, confidence) if executions else None
+        return rate_of(int(self.unfair_among(rows, theta).sum()), executions, confidence) if executions else None
 
     @property
     def _thinned(self) -> bool:
@@ -166,7 +172,8 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
     summary = read_summary(path)
     if summary["method"] == "predictor":
         raise FairTestError(f"{str(path)!r} is not a search: a study of the predictor (rq3a) judges no team.")
-    _check(path / "manifest.json", manifest["settings"], SETTINGS)
+    _check(path / "manifest.json", {"agents": "all", **manifest["settings"]}, SETTINGS)
+    _refuse(path / "manifest.json", wrong_names(manifest, {}, MANIFEST_MAY))
     absent = [name for name in OPTIONAL if not (path / name).is_file()]
     for name in needed:
         if name in absent:
@@ -185,16 +192,6 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
     return run
 
 
-def _is_rate(value: Any) -> bool:
-    shares, counts = between(0, 1), whole(0)
-    return (
-        isinstance(value, dict)
-        and all(shares.holds(value.get(name)) for name in ("rate", "low", "high"))
-        and all(counts.holds(value.get(name)) for name in ("unfair", "executions"))
-        and value["unfair"] <= value["executions"] > 0
-    )
-
-
 def read_manifest(path: Path) -> dict[str, Any]:
     refuse_other_formats(path)
     manifest = _read_verified(path / "manifest.json")
@@ -208,7 +205,8 @@ def read_summary(path: Path) -> dict[str, Any]:
     verify(path / "summary.json")
     summary = _read_verified(path / "summary.json")
     if summary.get("method") != "predictor":
-        _check(path / "summary.json", summary, SUMMARY | LATER)
+        _check(path / "summary.json", summary, SUMMARY)
+        _refuse(path / "summary.json", wrong_names(summary, content.SUMMARY, SUMMARY_MAY))
         ledger = summary.get("ledger") or {}
         summary["ledger"] = {RENAMED.get(purpose, purpose): spent for purpose, spent in ledger.items()}
     return summary
@@ -224,7 +222,10 @@ def _read_verified(path: Path) -> dict[str, Any]:
 
 
 def _check(path: Path, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
-    wrong = [f"{name}={values.get(name)!r}" for name, rule in rules.items() if not rule.holds(values.get(name))]
+    _refuse(path, wrong_names(values, {name: rule.holds for name, rule in rules.items()}, {}))
+
+
+def _refuse(path: Path, wrong: list[str]) -> None:
     if wrong:
         raise damaged(path, "it says " + ", ".join(wrong))
 

@@ -184,7 +184,8 @@ class RunFolder:
 
     def _judged(self, episodes: Episodes) -> Judged:
         manifest = self.manifest()
-        return Judge(INDICES[manifest["settings"]["index"]], manifest["theta"])(episodes)
+        settings = manifest["settings"]
+        return Judge(INDICES[settings["index"]], manifest["theta"], settings.get("agents", "all"))(episodes)
 
     def save_batch(self, number: int, purpose: str, judged: Judged) -> None:
         """Failures, then the batch, then the journal line that makes both count."""

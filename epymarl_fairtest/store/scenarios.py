@@ -27,7 +27,7 @@ FORMAT = 1
 ROWS = ("id", "root_seed", "stream", "shift", "start_step", "operator", "states", "actions", "rewards", "index")
 FACTS = (
     "format", "theta", "index", "allocation", "execution", "epsilon", "temperature", "task", "key", "env_args",
-    "time_limit", "agents", "state_size", "policy_digest",
+    "time_limit", "agents", "judged", "state_size", "policy_digest",
 )  # fmt: skip
 TEMPLATE = '''"""Fairness regression: starts from which the team was unfair (run {run}, FairTest {version}).
 
@@ -103,7 +103,7 @@ def load_scenarios(path: Path) -> Scenarios:
             rows, text = {name: file[name] for name in ROWS}, str(file["facts"])
             if str(file["checksum"]) != checksum(text, rows):
                 raise ValueError("its content does not match its checksum")
-        facts = json.loads(text)
+        facts = {"judged": "all", **json.loads(text)}  # earlier files judge all agents
         if facts.get("format") != FORMAT or set(facts) != set(FACTS):
             raise ValueError(f"it has format {facts.get('format')!r}, not {FORMAT}")
     except (

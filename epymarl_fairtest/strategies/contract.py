@@ -19,7 +19,7 @@ from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.clock import Clock
 from epymarl_fairtest.core.episodes import Episodes, Tests
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.judged import Judge, Judged
+from epymarl_fairtest.core.judged import Judge, Judged, places_of
 from epymarl_fairtest.core.registry import LATER, is_name, is_text, missing_parts
 from epymarl_fairtest.settings import FIELDS, NoOptions, Settings, fields_of, options_of
 from epymarl_fairtest.tasks import TASKS
@@ -143,6 +143,8 @@ class Strategy:
                 f"fairtest_args.method={self.name!r} needs {names}, which is not installed here: pip install {names}"
             )
         self.check(settings, self.chosen(settings))
+        if task is not None:
+            places_of(settings.agents, task.n_agents)
         for need in self.needs:
             if task is not None and not getattr(task, need):
                 raise FairTestError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.core.judged import Judge, of_agents
 from epymarl_fairtest.core.scores import scaled_temperature
 from epymarl_fairtest.engine.selection import make_engine
 from epymarl_fairtest.predictor.forest import cross_validated_auc, fit_predictor
@@ -66,10 +66,12 @@ def predictor_report(
         raise FairTestError("theta=auto is for runs; find the number with fairtest calibrate and give it here.")
     theta = given_theta(settings, team.task)
     tests = random_tests(episodes, team.task.state_size, rng.named(seed, "fairtest", "predictor"))
-    judge = Judge(INDICES[settings.index], theta)
+    judge = Judge(INDICES[settings.index], theta, settings.agents)
     judged = judge(make_engine(team, settings, warn).execute(tests))
-    executed = traces_of(judged)
-    traces = Traces.concatenate([*([traces_of_sample(team.sample)] if len(team.sample) else []), executed])
+    executed, sample = traces_of(judged), team.sample
+    if len(sample):
+        sample = replace(sample, rewards=of_agents(sample.rewards, settings.agents))
+    traces = Traces.concatenate([*([traces_of_sample(sample)] if len(sample) else []), executed])
     fair = ~judge.unfair(traces.received)
     unfair = int((~fair).sum())
     if min(unfair, len(fair) - unfair) < 5:

@@ -21,3 +21,18 @@ def set_clocks(chain: list[Any], step: int) -> None:
     for layer in chain:
         if hasattr(layer, "_elapsed_steps"):
             layer._elapsed_steps = step
+
+
+def sides(env: Any, agents: int) -> dict[str, list[int]] | None:
+    """The `agents` under test by their kind, counted from 1, where the environment gives them names of several kinds.
+
+    PettingZoo calls them adversary_0, agent_0, agent_1.
+    """
+    for layer in wrappers(env):
+        names = getattr(layer, "possible_agents", None)
+        if isinstance(names, list | tuple) and len(names) == agents and all(isinstance(name, str) for name in names):
+            kinds: dict[str, list[int]] = {}
+            for number, name in enumerate(names, 1):
+                kinds.setdefault(name.rstrip("0123456789").rstrip("_-"), []).append(number)
+            return kinds if 1 < len(kinds) < agents else None
+    return None

@@ -17,7 +17,7 @@ import numpy as np
 from epymarl_fairtest.core.episodes import Episodes, operator_code, replay_tests, tests_from_seeds
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.core.judged import Judge, of_agents, places_of
 from epymarl_fairtest.engine.selection import real_engine
 from epymarl_fairtest.store.scenarios import Scenarios, load_scenarios
 from epymarl_fairtest.strategies import configure
@@ -34,10 +34,11 @@ class Outcome:
     index: float  # NaN where nobody received anything
     theta: float
     index_name: str
-    received: tuple[float, ...]  # by each agent, in the whole episode
+    received: tuple[float, ...]  # by each judged agent, in the whole episode
     inherited: tuple[float, ...]  # of that, before the team took over
     start_step: int
     length: int
+    agents: tuple[int, ...] = ()  # the judged ones, counted from 1; none named: all
 
     @property
     def unfair(self) -> bool:
@@ -49,7 +50,8 @@ class Outcome:
         if np.isnan(self.index):
             return f"failure {self.failure}: nobody received anything, {name} is undefined"
         verdict = "unfair, does not exceed" if self.unfair else "fair, exceeds"
-        paid = ", ".join(f"agent {agent} {x:.4g}" for agent, x in enumerate(self.received, 1))
+        agents = self.agents or range(1, len(self.received) + 1)
+        paid = ", ".join(f"agent {agent} {x:.4g}" for agent, x in zip(agents, self.received, strict=True))
         sentence = f"failure {self.failure}: {name} {self.index:.4f} is {verdict} {self.theta:.4g}; received: {paid}"
         if self.start_step:
             kept = ", ".join(f"{x:.4g}" for x in self.inherited)
@@ -84,14 +86,18 @@ def replay(scenarios: Scenarios, team: Team) -> list[Outcome]:
         tests = replay_tests(engine.seen(kept_steps(scenarios, team)))
     else:
         tests = tests_from_seeds(rows["root_seed"], rows["stream"], team.task.state_size)
-    judged = Judge(INDICES[facts["index"]], facts["theta"])(engine.execute(tests))
-    played, received, index, kept = judged.episodes, judged.received, judged.index, rows["rewards"].sum(axis=1)
+    of_team = facts.get("judged", "all")
+    judged = Judge(INDICES[facts["index"]], facts["theta"], of_team)(engine.execute(tests))
+    played, received, index = judged.episodes, judged.received, judged.index
+    kept = of_agents(rows["rewards"].sum(axis=1), of_team)
+    agents = tuple(place + 1 for place in places_of(of_team, team.task.n_agents))
     return [
         Outcome(
             failure=int(rows["id"][row]),
             index=float(index[row]),
             theta=facts["theta"],
             index_name=facts["index"],
+            agents=agents,
             received=tuple(received[row].tolist()),
             inherited=tuple(kept[row].tolist()),
             start_step=int(played.start_step[row]),

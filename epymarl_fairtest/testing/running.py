@@ -54,6 +54,9 @@ class Recorder:
         self.steps += episodes.executed_steps()
         return episodes
 
+    def around(self, engine: object) -> bool:
+        return self._engine is engine
+
     def initial_states(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]:
         return self._engine.initial_states(seeds)
 

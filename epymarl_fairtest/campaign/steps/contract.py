@@ -46,6 +46,7 @@ class Aftermath:
     judge: Judge
     found: Failures
     random: tuple[int, int]  # random executions of the search: how many were unfair, and how many there are
+    executions: Mapping[str, NDArray[Any]]  # one row per judged episode, those of earlier steps too; {} without one
     look: Callable[[Episodes], Episodes]  # the same episodes with what the agents saw, looked at in real worlds
     warn: Callable[[str], None]
 
@@ -60,6 +61,7 @@ class Outcome:
     summary: Mapping[str, Any] = field(default_factory=dict)  # keys of summary.json
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of failures.npz and failures.csv, by failure
     files: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)  # NAME.npz -> its arrays
+    executions: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # random ones that it made, row by row
     uncounted: NDArray[np.bool_] | None = None  # by failure: which are kept and left out of every count
 
 

@@ -33,7 +33,7 @@ def natural(context: Aftermath) -> Steps:
         parts.append({**execution_rows(judged, NATURAL, random=True), "stream": judged.episodes.stream})
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
     rate = rate_of(unfair, executions).as_dict() if executions else None
-    return Outcome(summary={"natural_rate": rate}, files={"natural.npz": rows} if rows else {})
+    return Outcome(summary={"natural_rate": rate}, files={"natural.npz": rows} if rows else {}, executions=rows)
 
 
 STEP = Step("natural", "executing at random", NATURAL, natural, order=2)

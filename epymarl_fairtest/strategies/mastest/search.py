@@ -91,7 +91,7 @@ def reward(value: Array, runs: Rows, at: Rows | int, failing: bool, variation: f
 
 def outcome(judged: Judged, context: Context) -> Array:
     """The fairness index from 0 to 1: JFI begins at 1 / agents. Where nobody received anything, all got the same."""
-    lowest = INDICES[context.settings.index].lowest(context.task.n_agents)
+    lowest = INDICES[context.settings.index].lowest(judged.received.shape[-1])
     return (np.where(judged.undefined, 1.0, judged.index) - lowest) / (1 - lowest)
 
 
