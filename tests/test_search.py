@@ -152,8 +152,8 @@ class Counting:
 
 
 def replayed_steps(summary: dict[str, Any]) -> int:
-    """Steps of the failures that were executed again: in the account, charged to nobody."""
-    return summary["ledger"].get("replay", {"steps": 0})["steps"]
+    """Steps of what was executed after the search, failures again and the natural rate: charged to nobody."""
+    return sum(summary["ledger"].get(purpose, {"steps": 0})["steps"] for purpose in ("replay", "natural"))
 
 
 def counted(subject: Team) -> tuple[Team, list[int]]:
