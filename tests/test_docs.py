@@ -517,6 +517,7 @@ def some_summary() -> dict[str, Any]:
         "index": "jfi",
         "index_quantiles": {"0": 0.5, "0.5": 0.5},
         "jfi_quantiles": {"0": 0.5, "0.5": 0.5},
+        "natural_rate": {"rate": 0.5, "low": 0.4, "high": 0.6, "unfair": 1, "executions": 2},
         "phases": {"proof": 0.5, "execution": 0.5},
         "competence": None,
         "agents": [1, 2],

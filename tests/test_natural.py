@@ -144,5 +144,5 @@ def test_the_page_shows_the_rate_of_natural_executions(tmp_path: Path) -> None:
     assert view.rate.as_dict() == summary["natural_rate"]
     assert view.histogram is not None
     assert view.histogram.random is not None
-    assert [group.name for group in view.groups] == ["random executions", "all executions", "unfair executions"]
+    assert [group.name for group in view.groups] == ["random executions", "natural failures"]
     assert view.groups[0].episodes == 200

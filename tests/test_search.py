@@ -152,8 +152,9 @@ class Counting:
 
 
 def steps_afterwards(summary: dict[str, Any]) -> int:
-    """Steps of failures that were executed again, and of a random team: in the account, charged to nobody."""
-    return sum(summary["ledger"].get(name, {"steps": 0})["steps"] for name in ("replay", "random_team"))
+    """Steps of what was executed after the search: in the account, charged to nobody."""
+    steps = ("replay", "natural", "random_team")
+    return sum(summary["ledger"].get(name, {"steps": 0})["steps"] for name in steps)
 
 
 def counted(subject: Team) -> tuple[Team, list[int]]:
