@@ -19,6 +19,7 @@ from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.lockstep import blank_episodes, memory_at_start, not_finite
+from epymarl_fairtest.engine.rewards import refuse_odd
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
@@ -49,7 +50,7 @@ class Twin:
         else:
             for rows in groups:
                 self._execute_group(tests, rows, episodes)
-        return episodes
+        return refuse_odd(episodes)
 
     def initial_states(self, seeds: NDArray[np.int64]) -> States:
         states = np.empty((len(seeds), self.state_size))
