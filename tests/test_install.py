@@ -24,9 +24,10 @@ from epymarl_fairtest.host.install import Report, install, state, uninstall
 
 MINI = {
     "src/main.py": "import sys\n\nfrom run import run\n\nprint('hello')\n",
-    "src/run.py": "def run():\n    pass\n",
+    "src/run.py": "def run():\n    pass  # sacred calls it\n",
     "src/runners/__init__.py": "REGISTRY = {}\n",
     "src/envs/__init__.py": "import os\nfrom .smaclite_wrapper import SMACliteWrapper\n\nREGISTRY = {}\n",
+    "src/envs/gymma.py": "import gymnasium as gym\n\n\nclass GymmaWrapper:\n    pass\n",
     "src/envs/pz_wrapper.py": "import gymnasium as gym\n\nimport pettingzoo\n\n\nclass Wrapper:\n    pass\n",
     "src/config/envs/gymma.yaml": "env: gymma\n",
 }
