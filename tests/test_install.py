@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -520,7 +521,11 @@ def run_cli(*words: str) -> int:
 def test_the_command_installs_checks_and_uninstalls(mini: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = tree_hash(mini)
     assert run_cli(str(mini), "--check") == 1
+    assert "Next:" not in capsys.readouterr().out
     assert run_cli(str(mini)) == 0
+    said = capsys.readouterr().out
+    assert f"Next: cd {shlex.quote(str(mini.resolve()))} && python src/main.py" in said.splitlines()[-1]
+    assert "fairtest=True" in said.splitlines()[-1]
     assert run_cli("--check") == 0, "the checkout is known by now"
     assert "applied" in capsys.readouterr().out
     assert run_cli("--uninstall") == 0

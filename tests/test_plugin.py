@@ -600,7 +600,7 @@ def test_testing_begins_with_the_expected_time_and_ends_with_the_result(
     training.runner.close_env()
     begins = [m for m in caplog.messages if "begins to test the team: method random, 60 episodes" in m]
     assert len(begins) == 1
-    assert re.search(r"at most 25 steps. It should take about \d+ s\.", begins[0])
+    assert re.search(r"at most 25 steps. It should take about \d+ s", begins[0])
     assert "FairTest" in capsys.readouterr().out
 
 

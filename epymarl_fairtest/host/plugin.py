@@ -429,11 +429,12 @@ class Plugin:
     def _begins(self, team: Team) -> str:
         """What is about to happen, and how long it may take."""
         budget = self.settings.budget
-        in_real = 1 if self.settings.engine != "lockstep" and twin_of(team) is not None else 2  # replayed, or both
-        seconds = BESIDES + budget * self._limit * self._step_seconds * in_real
+        twin = self.settings.engine != "lockstep" and twin_of(team) is not None
+        seconds = BESIDES + budget * self._limit * self._step_seconds * (1 if twin else 2)  # the replay, or all of it
+        first = ", and a minute more the first time on a machine, for compiling" if twin else ""
         return (
             f"FairTest begins to test the team: method {self.settings.method}, {budget} episodes of at most"
-            f" {self._limit} steps. It should take about {duration(seconds)}."
+            f" {self._limit} steps. It should take about {duration(seconds)}{first}."
         )
 
     def _observers(self, t_env: int) -> list[Observer]:
