@@ -72,6 +72,6 @@ class Recording:
         self.broken = True
         self.sample = TrainingSample(0, 0)  # a part of it would be the early episodes alone
         self._warn(
-            f"FairTest records no more training episodes: {why.rstrip('.')}. Training goes on; the team is tested without a"
-            " sample of its training."
+            f"FairTest records no more training episodes: {why.rstrip('.')}. Training goes on; the team is tested"
+            " without a sample of its training."
         )
