@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core.episodes import Episodes, Tests, empty_episodes
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.rewards import refuse_odd, side_by_side
 from epymarl_fairtest.core.scores import recorded
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import ActionRule
-from epymarl_fairtest.engine.rewards import refuse_odd, side_by_side
 from epymarl_fairtest.tasks.world import World
 from epymarl_fairtest.team.contract import CHUNK, Policy
 

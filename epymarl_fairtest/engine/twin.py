@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Tests, tests_from_seeds
+from epymarl_fairtest.core.rewards import refuse_odd
 from epymarl_fairtest.core.scores import recorded
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.lockstep import blank_episodes, memory_at_start, not_finite
-from epymarl_fairtest.engine.rewards import refuse_odd
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
 

@@ -34,9 +34,8 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import copy_atomically, uninterrupted
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.rewards import first_odd, odd_reward
 from epymarl_fairtest.core.stopping import stoppable
-from epymarl_fairtest.engine.rewards import first_odd, odd_reward
-from epymarl_fairtest.engine.selection import twin_of
 from epymarl_fairtest.host.console import exit_as_stopped, on_terminal, quieten, say_last
 from epymarl_fairtest.host.controller import ControllerPolicy
 from epymarl_fairtest.host.hosts import Host
@@ -413,7 +412,7 @@ class Plugin:
                 **({} if sacred is None else {"sacred": os.path.relpath(sacred, folder.path)}),
             },
         )
-        self._say(self._begins(team))
+        self._say(self._begins())
         summary = run(
             team,
             self.settings,
@@ -426,10 +425,10 @@ class Plugin:
         self._say(f"FairTest has tested the team: {folder.path}")
         say_last(summary_table(summary, folder.path))  # not logged: loggers fold long lines
 
-    def _begins(self, team: Team) -> str:
+    def _begins(self) -> str:
         """What is about to happen, and how long it may take."""
         budget = self.settings.budget
-        twin = self.settings.engine != "lockstep" and twin_of(team) is not None
+        twin = self.settings.engine != "lockstep" and bool(self.task.twins)
         seconds = BESIDES + budget * self._limit * self._step_seconds * (1 if twin else 2)  # the replay, or all of it
         first = ", and a minute more the first time on a machine, for compiling" if twin else ""
         return (

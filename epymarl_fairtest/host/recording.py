@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.engine.rewards import first_odd, odd_reward
+from epymarl_fairtest.core.rewards import first_odd, odd_reward
 from epymarl_fairtest.host.tap import Paid, told
 from epymarl_fairtest.team.sample import TrainingSample
 
