@@ -15,6 +15,7 @@ from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
+from epymarl_fairtest.engine.twin import Twin
 from epymarl_fairtest.host.hosts import Epymarl, PymarlZoo
 from epymarl_fairtest.host.tap import Tap, host_world
 from epymarl_fairtest.tasks import task_for
@@ -221,6 +222,32 @@ def test_a_reward_that_cannot_be_judged_is_an_error_that_names_seed_step_and_age
         lockstep(lambda: Wild(value, seed)).execute(tests)
     assert str(value) in str(caught.value)
     assert len(lockstep(lambda: Wild(-1e99, seed)).execute(tests)) == 4
+
+
+class WildKernel:
+    """A twin of such an environment."""
+
+    def __init__(self, value: float, seed: int) -> None:
+        self._value, self._seed = value, seed
+
+    def reset(self, seeds: Any, states: Any) -> None:
+        states[:, 0] = seeds
+
+    def observe(self, states: Any, running: Any, seen: Any) -> None:
+        seen[:] = 0
+
+    def step(self, states: Any, running: Any, actions: Any, rewards: Any, over: Any, steps: Any) -> None:
+        rewards[:] = 1.0
+        rewards[(states[:, 0] == self._seed) & (steps == 2), 1] = self._value
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e308])
+def test_the_twin_engine_names_seed_step_and_agent_too(value: float) -> None:
+    tests = random_tests(4, 1, np.random.default_rng(0))
+    seed = int(tests.root_seed[2])
+    rule = ActionRule("greedy", 0.0, 1.0, np.ones((AGENTS, 2), bool))
+    with pytest.raises(FairTestError, match=f"seed {seed}, step 2, agent 1"):
+        Twin(WildKernel(value, seed), Idle(), rule, limit=LIMIT, state_size=1).execute(tests)
 
 
 # --- states -------------------------------------------------------------------------------------------
