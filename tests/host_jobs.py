@@ -63,16 +63,20 @@ class Odd(gymnasium.Env):
         return [seed]
 
     def reset(self, seed=None, options=None):
+        self.steps = 0
         return self._seen(), {}
 
     def _seen(self):
         return tuple(np.zeros(3, np.float32) for _ in range(2))
 
     def step(self, actions):
-        return self._seen(), (1.0 if self.pays == "all" else [1.0, 0.0]), False, False, {}
+        self.steps += 1
+        pays = {"all": 1.0, "each": [1.0, 0.0], "nothing": [1.0, float("nan") if self.steps == 2 else 0.0]}
+        return self._seen(), pays[self.pays], False, False, {}
 
 
 gymnasium.register("Scalar-v0", Odd, kwargs={"pays": "all"}, disable_env_checker=True)
+gymnasium.register("Broken-v0", Odd, kwargs={"pays": "nothing"}, disable_env_checker=True)
 gymnasium.register("Continuous-v0", Odd, kwargs={"moves": "continuous"}, disable_env_checker=True)
 '''
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from support import FAIRTEST, engine_of, policy_folder
 
 from epymarl_fairtest import __version__
 from epymarl_fairtest.commands import main
+from epymarl_fairtest.commands.arguments import NAMED
 from epymarl_fairtest.commands.parser import HELP, make_parser
+from epymarl_fairtest.commands.run import unused_folder
 from epymarl_fairtest.core.episodes import Tests, random_tests
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.settings import FIELDS, fields_of
 from epymarl_fairtest.strategies import STRATEGIES
 from epymarl_fairtest.strategies.contract import Context, Request, Search
 
@@ -254,6 +258,33 @@ def test_a_run_folder_that_cannot_be_made_is_refused(
     assert str(tmp_path / out) in capsys.readouterr().err
     assert (tmp_path / "plain").read_text() == "mine"
     assert os.listdir(tmp_path / "taken") == []
+
+
+def test_a_run_without_out_makes_a_folder_of_its_own_each_time(
+    team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        assert main(["run", "--policy", str(team), *WORK]) == 0
+    day = date.today()
+    assert sorted(os.listdir("runs")) == [f"team-{day}", f"team-{day}-2"]
+    assert all(Path("runs", name, "summary.json").is_file() for name in os.listdir("runs"))
+    assert unused_folder(Path("results/my-run/policy")) == Path(f"runs/my-run-{day}")
+    assert main(["run", "--policy", str(team), *WORK, "--set", "out=mine"]) == 0
+    assert Path("mine", "summary.json").is_file()
+
+
+def test_method_and_set_list_what_they_take(team: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    settings = [name for name in FIELDS if name not in ("options", *NAMED)]
+    for name in [*STRATEGIES, *settings, *(f for s in STRATEGIES.values() for f in fields_of(s.options))]:
+        assert f" {name}" in told
+    for wrong, known in (("--method=x", STRATEGIES), ("--set=theeta=1", FIELDS), ("--set=theta", FIELDS)):
+        assert main(["run", "--policy", str(team), wrong]) == 2
+        message = capsys.readouterr().err
+        assert all(name in message for name in known), message
 
 
 @pytest.mark.parametrize(

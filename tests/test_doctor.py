@@ -18,9 +18,10 @@ from epymarl_fairtest.host.install import install, uninstall
 
 MINI = {
     "src/main.py": "from run import run\n",
-    "src/run.py": "",
+    "src/run.py": "import sacred\n",
     "src/runners/__init__.py": "",
     "src/envs/__init__.py": "from .smaclite_wrapper import SMACliteWrapper\n",
+    "src/envs/gymma.py": "import gymnasium as gym\n\n\nclass GymmaWrapper: ...\n",
     "src/envs/pz_wrapper.py": "import pettingzoo\n\n\ndef render(env, mode):\n    return env.render(mode)\n",
     "src/components/episode_buffer.py": "def parse(items):\n    parsed = []\n    return parsed\n",
 }

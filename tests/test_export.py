@@ -17,6 +17,7 @@ import torch
 from support import policy_folder
 from test_search import chosen, search, walkers
 
+from epymarl_fairtest.commands import export as exporting
 from epymarl_fairtest.commands import main
 from epymarl_fairtest.commands.export import Candidates
 from epymarl_fairtest.core.episodes import operator_code
@@ -453,3 +454,14 @@ def test_a_run_without_failures_or_without_their_file_has_nothing_to_export(
     assert main(["export", str(copy), "--pytest", str(tmp_path / "test_it.py")]) == 2
     assert "--keep-failures" in capsys.readouterr().err
     assert not (tmp_path / "test_it.py").exists()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_message_says_so_where_pytest_is_missing(
+    there: bool, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(exporting, "find_spec", lambda name: object() if there else None)
+    words = [str(home / "runs" / "spread"), "--pytest", str(tmp_path / "test_fair.py"), "--worst", "1"]
+    assert main(["export", *words]) == 0
+    assert ("pip install pytest" in capsys.readouterr().out) != there
+    assert (tmp_path / "test_fair.py").is_file()

@@ -217,8 +217,10 @@ def test_doors_into_host_are_few() -> None:
         ("commands/doctor", "host/install"),
         ("commands/doctor", "host/mpe2_bridge"),
         ("commands/doctor", "host/smaclite_guard"),
+        ("commands/doctor", "host/suited"),
         ("commands/install", "host/install"),
         ("commands/launch", "host/launch"),
+        ("commands/run", "host/sacred_log"),
         ("hook", "host/attach"),
     }
 

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -24,9 +25,10 @@ from epymarl_fairtest.host.install import Report, install, state, uninstall
 
 MINI = {
     "src/main.py": "import sys\n\nfrom run import run\n\nprint('hello')\n",
-    "src/run.py": "def run():\n    pass\n",
+    "src/run.py": "def run():\n    pass  # sacred calls it\n",
     "src/runners/__init__.py": "REGISTRY = {}\n",
     "src/envs/__init__.py": "import os\nfrom .smaclite_wrapper import SMACliteWrapper\n\nREGISTRY = {}\n",
+    "src/envs/gymma.py": "import gymnasium as gym\n\n\nclass GymmaWrapper:\n    pass\n",
     "src/envs/pz_wrapper.py": "import gymnasium as gym\n\nimport pettingzoo\n\n\nclass Wrapper:\n    pass\n",
     "src/config/envs/gymma.yaml": "env: gymma\n",
 }
@@ -519,7 +521,11 @@ def run_cli(*words: str) -> int:
 def test_the_command_installs_checks_and_uninstalls(mini: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = tree_hash(mini)
     assert run_cli(str(mini), "--check") == 1
+    assert "Next:" not in capsys.readouterr().out
     assert run_cli(str(mini)) == 0
+    said = capsys.readouterr().out
+    assert f"Next: cd {shlex.quote(str(mini.resolve()))} && python src/main.py" in said.splitlines()[-1]
+    assert "fairtest=True" in said.splitlines()[-1]
     assert run_cli("--check") == 0, "the checkout is known by now"
     assert "applied" in capsys.readouterr().out
     assert run_cli("--uninstall") == 0

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import zlib
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,7 @@ from host_jobs import JOBS, ODD_ENVIRONMENTS, ON, PAGE, SHORT, Finished, host_ar
 from support import FAIRTEST, random_weights, record_of
 
 from epymarl_fairtest.host import attach
-from epymarl_fairtest.host.build import QuietLogger, build_training
+from epymarl_fairtest.host.build import QuietLogger, Training, build_training
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.plugin import PluginError
 from epymarl_fairtest.team.checkpoint import load_record, load_weights
@@ -385,6 +389,10 @@ REFUSED = {  # command -> what the message must hold
     f"{OURS} fairtest_args.agents=[1,9]": ["fairtest_args.agents=[1, 9] names agent 9", "name some of 1 to"],
     f"{OURS} fairtest_args.budget=-5": ["fairtest_args.budget=-5", "a whole number of at least 1"],
     OURS.replace("iql", "mappo"): ["'mappo' learns no Q-values", "f3", "abstraction", "qmix"],
+    f"--config=iql --env-config=gymma with {ON} {SHORT}": ["env_args.key is missing", "env_args.key=lbforaging:"],
+    f"{OURS} env_args.time_limit=None": ["env_args.time_limit is missing", "env_args.time_limit=50"],
+    f"{OURS} hidden_dim=None": ["lacks hidden_dim (or rnn_hidden_dim)"],
+    f"{ODD}lbforaging_odd:Broken-v0": ["the reward nan", "step 1, agent 1"],
     f"{ODD}CartPole-v1": ["'CartPole-v1' has a single agent"],
     f"{ODD}lbforaging_odd:Scalar-v0": ["pays one reward for the whole team", "one reward per agent"],
     f"{ODD}lbforaging_odd:Continuous-v0": ["'lbforaging_odd:Continuous-v0' has continuous actions", "discrete"],
@@ -503,19 +511,106 @@ def test_an_error_after_training_keeps_the_team_and_says_how_to_test_it_again(na
 
 
 @each(["zoo/stopped", "epymarl/stopped"])
-def test_ctrl_c_after_training_says_what_was_found_and_how_to_go_on_and_that_works(
+def test_ctrl_c_after_training_says_last_what_was_found_and_how_to_go_on_and_that_works(
     name: str, finished: Results, tmp_path: Path
 ) -> None:
     done = finished(name)
-    assert done.code != 0
+    assert done.code == 128 + signal.SIGINT
+    assert "Traceback" not in done.output
     assert "40 that were executed (budget 60). Resume with:" in done.said
-    assert json.loads((done.sacred / "run.json").read_text())["status"] == "INTERRUPTED"
-    run = tmp_path / "run"
-    shutil.copytree(done.run, run)
-    command = [*FAIRTEST, "run", "--resume", str(run)]
-    told = subprocess.run(command, cwd=done.folder, capture_output=True, text=True, check=False)
+    assert done.said.index("Exiting script") < done.said.index("Resume with:")
+    assert done.output.strip().splitlines()[-1].strip().startswith("fairtest run --resume")
+    assert json.loads((done.sacred / "run.json").read_text())["status"] == "COMPLETED"
+    assert not list(done.sacred.glob("fairtest_*"))
+    moved = replace(done, folder=Path(shutil.copytree(done.folder, tmp_path / "moved")))
+    command = [*FAIRTEST, "run", "--resume", str(moved.run)]
+    told = subprocess.run(command, cwd=moved.folder, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
-    assert json.loads((run / "summary.json").read_text())["executed_episodes"] == 60
+    assert moved.summary()["executed_episodes"] == 60
+    assert str(moved.sacred) in told.stdout
+    for file in ("summary.json", "failures.npz", "manifest.json"):
+        assert (moved.sacred / f"fairtest_{file}").read_bytes() == (moved.run / file).read_bytes()
+
+
+BREAKING = """
+left = {left}
+
+
+def allocation(state, reward):
+    global left
+    left -= 1
+    if not left:
+        raise LookupError("a mistake of the user's")
+    return reward
+"""
+
+
+@both_hosts
+def test_an_allocation_that_breaks_during_training_ends_recording_and_nothing_else(
+    host: Host, place: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.delitem(sys.modules, "breaking", raising=False)
+    (place / "breaking.py").write_text(BREAKING.format(left=8 * 25 + 30))  # after the look at random agents
+    training = training_of(host, f"{OURS} fairtest_args.allocation=breaking:allocation")
+    for number in range(4):
+        training.episode(number)
+    assert [m for m in caplog.messages if "LookupError: a mistake of the user's" in m and "Training goes on" in m]
+    assert len([m for m in caplog.messages if "records no more" in m]) == 1
+    assert training.runner.t_env == 100
+    training.runner.close_env()
+    assert any("no sample of this training" in m for m in caplog.messages)
+    (run,) = (path.parent for path in place.rglob("summary.json"))
+    assert load_weights(run / "policy" / "agent.th")
+    assert not (run / "policy" / "training_pool.npz").exists()
+
+
+@both_hosts
+def test_ctrl_c_while_the_team_is_saved_waits_until_it_is(
+    host: Host, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = training_of(host, OURS)
+    training.episode(0)
+    save = torch.save
+
+    def interrupted(*given: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        save(*given)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(torch, "save", interrupted)
+    training.runner.close_env()
+    said = capsys.readouterr().out
+    assert "The trained team is safe in" in said
+    (policy,) = (path.parent for path in place.rglob("policy.yaml"))
+    assert policy.name == "policy"
+    assert f"fairtest run --policy {policy.relative_to(place)}" in said.replace(f"{place}/", "")
+    assert sorted(path.name for path in policy.iterdir()) == ["agent.th", "policy.yaml"]
+    weights = load_weights(policy / "agent.th")
+    assert all(torch.equal(weights[name], value) for name, value in training.mac.agent.state_dict().items())
+    assert load_record(policy).training_steps == 25
+    assert not list(policy.parent.glob(".policy*"))
+
+
+@both_hosts
+def test_testing_begins_with_the_expected_time_and_ends_with_the_result(
+    host: Host, place: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.INFO)
+    training = training_of(host, OURS)
+    training.episode(0)
+    training.runner.close_env()
+    begins = [m for m in caplog.messages if "begins to test the team: method random, 60 episodes" in m]
+    assert len(begins) == 1
+    assert re.search(r"at most 25 steps. It should take about \d+ s", begins[0])
+    assert "FairTest" in capsys.readouterr().out
+
+
+def training_of(host: Host, command: str) -> Training:
+    made = partial(attach._runner, host.runners["episode"], host)
+    args = host_arguments(host, command)
+    args.local_results_path = "results"
+    return build_training(host, args, made)  # type: ignore[arg-type]
 
 
 def test_the_demo_leaves_the_folder_of_a_run_as_it_is(tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ def test_an_unknown_preset_is_refused_with_the_nearest_one() -> None:
 
 
 def test_nearest_names_one_or_lists_all() -> None:
-    assert nearest("budgt", ["budget", "theta"]) == " Did you mean budget?"
+    assert nearest("budgt", ["budget", "theta"]) == " Did you mean budget? Known are: budget, theta."
     assert nearest("zzz", ["budget", "theta"]) == " Known are: budget, theta."
 
 

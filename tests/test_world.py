@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
+from epymarl_fairtest.engine.twin import Twin
 from epymarl_fairtest.host.hosts import Epymarl, PymarlZoo
 from epymarl_fairtest.host.tap import Tap, host_world
 from epymarl_fairtest.tasks import task_for
@@ -126,14 +128,15 @@ def test_a_world_refuses_anything_but_one_reward_per_agent(pays: str, allocation
 @every_reward
 def test_a_batch_in_lockstep_refuses_it_too(pays: str) -> None:
     reward, why = PAYS[pays]
-    tests = random_tests(5, 0, np.random.default_rng(0))
+    tests = random_tests(5, AGENTS * SEES, np.random.default_rng(0))
     with pytest.raises(FairTestError, match=why):
         lockstep(lambda: Walk(reward)).execute(tests)
 
 
 @every_reward
 @pytest.mark.parametrize("host", [Epymarl(), PymarlZoo()], ids=lambda host: host.name)
-def test_a_world_and_a_tap_inside_a_host_refuse_the_same(pays: str, host: Any) -> None:
+def test_a_world_inside_a_host_refuses_it_and_a_tap_tells_it(pays: str, host: Any) -> None:
+    """Training must not end for want of our sample, so a tap only keeps the reason."""
     reward, why = PAYS[pays]
     world = inside(host, Walk(reward))
     world.reset(0)
@@ -142,8 +145,11 @@ def test_a_world_and_a_tap_inside_a_host_refuse_the_same(pays: str, host: Any) -
     env = Walk(reward)
     tap = Tap(env, task_for(env), env_reward)
     tap.reset(seed=0)
-    with pytest.raises(FairTestError, match=why):
-        tap.step(STAND.tolist())
+    tap.recorded = []
+    assert tap.step(STAND.tolist())[1] is reward
+    (told,) = tap.recorded
+    assert isinstance(told, str)
+    assert re.search(why, told)
 
 
 @pytest.mark.parametrize("reward", [[1, 2, 3], (1.0, 2.0, 3.0), np.array([1, 2, 3], np.float32)])
@@ -156,8 +162,92 @@ def test_one_reward_per_agent_is_taken_in_any_form(reward: Any) -> None:
         world.reset(0)
         world.step(STAND)
         assert world.reward.tolist() == expected
-        episodes = lockstep(lambda: Walk(reward), allocation).execute(random_tests(5, 0, np.random.default_rng(0)))
+        episodes = lockstep(lambda: Walk(reward), allocation).execute(
+            random_tests(5, AGENTS * SEES, np.random.default_rng(0))
+        )
         assert (episodes.rewards == np.array(expected)).all()
+
+
+class Bare:
+    """A world of one's own, as an engine may be given: whatever it pays is handed on."""
+
+    def __init__(self, pays: Any) -> None:
+        self.reward, self.done, self.obs = pays, False, np.zeros((AGENTS, SEES), np.float32)
+
+    def reset(self, seed: int) -> None: ...
+
+    def step(self, actions: Any) -> None: ...
+
+    def state(self) -> Array:
+        return np.zeros(0)
+
+
+def bare(pays: Any) -> Lockstep:
+    rule = ActionRule("greedy", 0.0, 1.0, np.ones((AGENTS, 2), bool))
+    return Lockstep(lambda: Bare(pays), Idle(), rule, limit=LIMIT, state_size=0)  # type: ignore[arg-type,return-value]
+
+
+@every_reward
+@pytest.mark.parametrize("batch", [1, AGENTS, 5])
+def test_a_bare_world_that_pays_anything_but_one_reward_per_agent_is_refused(pays: str, batch: int) -> None:
+    """In a batch of three, agent j of three would receive what world j paid."""
+    with pytest.raises(FairTestError, match=r"one number for each of the 3 agents, the shape \(3,\)"):
+        bare(PAYS[pays][0]).execute(random_tests(batch, 0, np.random.default_rng(0)))
+    paid = bare([1.0, 2.0, 3.0]).execute(random_tests(batch, 0, np.random.default_rng(0)))
+    assert (paid.rewards == [1.0, 2.0, 3.0]).all()
+
+
+class Wild(Walk):
+    """Pays agent 1 something odd at step 2 of the episode of one seed."""
+
+    def __init__(self, value: float, seed: int) -> None:
+        super().__init__()
+        self._value, self._odd_seed = value, seed
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self._odd, self._step = seed == self._odd_seed, 0
+        return super().reset(seed=seed)
+
+    def step(self, action: Any) -> Any:
+        self._step += 1
+        self.pays = (1.0, self._value if self._odd and self._step == 3 else 2.0, 3.0)
+        return super().step(action)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e308, -1e200])
+def test_a_reward_that_cannot_be_judged_is_an_error_that_names_seed_step_and_agent(value: float) -> None:
+    tests = random_tests(4, AGENTS * SEES, np.random.default_rng(0))
+    seed = int(tests.root_seed[2])
+    with pytest.raises(FairTestError, match=f"seed {seed}, step 2, agent 1") as caught:
+        lockstep(lambda: Wild(value, seed)).execute(tests)
+    assert str(value) in str(caught.value)
+    assert len(lockstep(lambda: Wild(-1e99, seed)).execute(tests)) == 4
+
+
+class WildKernel:
+    """A twin of such an environment."""
+
+    def __init__(self, value: float, seed: int) -> None:
+        self._value, self._seed = value, seed
+
+    def reset(self, seeds: Any, states: Any) -> None:
+        states[:, 0] = seeds
+
+    def observe(self, states: Any, running: Any, seen: Any) -> None:
+        seen[:] = 0
+
+    def step(self, states: Any, running: Any, actions: Any, rewards: Any, over: Any, steps: Any) -> None:
+        rewards[:] = 1.0
+        rewards[(states[:, 0] == self._seed) & (steps == 2), 1] = self._value
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, 1e308])
+def test_the_twin_engine_names_seed_step_and_agent_too(value: float) -> None:
+    tests = random_tests(4, 1, np.random.default_rng(0))
+    seed = int(tests.root_seed[2])
+    rule = ActionRule("greedy", 0.0, 1.0, np.ones((AGENTS, 2), bool))
+    with pytest.raises(FairTestError, match=f"seed {seed}, step 2, agent 1"):
+        Twin(WildKernel(value, seed), Idle(), rule, limit=LIMIT, state_size=1).execute(tests)
 
 
 # --- states -------------------------------------------------------------------------------------------
@@ -197,7 +287,28 @@ def test_recorded_states_of_a_generic_environment_are_those_of_its_worlds() -> N
     assert (np.abs(episodes.states) > 0).all()
 
 
-def test_without_a_layer_that_remembers_there_is_no_state() -> None:
-    world = world_of(Walk())
+@pytest.mark.parametrize("host", [None, Epymarl(), PymarlZoo()], ids=["bare", "EPyMARL", "PyMARLzoo+"])
+def test_without_a_layer_that_remembers_the_state_is_what_the_outermost_one_shows(host: Any) -> None:
+    env = gymnasium.wrappers.TimeLimit(Walk(), max_episode_steps=LIMIT)
+    world = world_of(env) if host is None else inside(host, env)
     world.reset(0)
-    assert world.state().shape == (0,)
+    for _ in range(3):
+        assert world.state().tolist() == flat_state(world)
+        assert np.abs(world.state()).min() > 0
+        world.step(STAND)
+
+
+def test_an_allocation_of_ones_own_gets_that_state_in_a_world_and_in_a_tap() -> None:
+    got: list[list[float]] = []
+
+    def allocation(state: Array, reward: Array) -> Array:
+        got.append(state.tolist())
+        return reward
+
+    world = world_of(Walk(), allocation)
+    world.reset(7)
+    world.step(STAND)
+    tap = Tap(env := Walk(), task_for(env), allocation)
+    tap.reset(seed=7)
+    tap.step(STAND.tolist())
+    assert got == [flat_state(world)] * 2

@@ -40,19 +40,21 @@ def add_team_arguments(parser: ArgumentParser, required: bool = True) -> None:
 def add_setting_arguments(parser: Any) -> None:
     parser.add_argument("--seed", type=int, help="root seed")
     parser.add_argument("--preset", help=", ".join(presets()))
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="any other setting (docs/settings.md)"
+    )
 
 
 def add_search_arguments(parser: Any, command: Any = None) -> None:
-    """To a group of a `command`, or to the command itself; its help lists the methods."""
+    """To a group of a `command`, or to the command itself; its help lists the methods and the settings."""
     parser.add_argument("--method", metavar="NAME", help="strategy that chooses the tests (see below)")
     parser.add_argument("--budget", type=int, help="episodes it may spend")
     (command or parser).appendix = known_methods
 
 
 def known_methods() -> str:
-    """Every method there is and its own settings, those of other packages too: the end of a command's help."""
-    from epymarl_fairtest.settings import fields_of
+    """Every method and its own settings, those of other packages too, and all other settings: a help's last part."""
+    from epymarl_fairtest.settings import FIELDS, fields_of
     from epymarl_fairtest.strategies import STRATEGIES
 
     wrap = textwrap.TextWrapper(shutil.get_terminal_size().columns - 2, subsequent_indent=20 * " ")
@@ -61,6 +63,10 @@ def known_methods() -> str:
         lines += wrap.wrap(f"  {name:<17} {strategy.doc or strategy.label}")
         own = ", ".join(fields_of(strategy.options))
         lines += wrap.wrap(f"{'':<20}{own}") if own else []
+    lines += ["", "settings of every method (--set NAME=VALUE):"]
+    for name, field in FIELDS.items():
+        if name not in NAMED and name != "options":
+            lines += wrap.wrap(f"  {name:<17} {field.metadata['doc']}")
     return "\n".join([*lines, ""])
 
 
@@ -97,12 +103,16 @@ def observers(settings: Settings) -> list[Observer]:
     from epymarl_fairtest.campaign.observers import Progress, beside_the_bar
     from epymarl_fairtest.report.observer import Page
 
-    progress: Observer = Progress(settings, terminal=sys.stderr.isatty())
+    progress: Observer = Progress(settings, terminal=sys.stderr.isatty(), say=_say)
     return [progress, Page(beside_the_bar(warn))] if settings.report else [progress]
 
 
 def command_line() -> str:
     return shlex.join(["fairtest", *sys.argv[1:]])
+
+
+def _say(message: str) -> None:
+    print(message, file=sys.stderr)
 
 
 def warn(message: str) -> None:

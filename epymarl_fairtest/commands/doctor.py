@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from epymarl_fairtest.core.checkout import known_checkout, require_checkout
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.host import install, mpe2_bridge, smaclite_guard
+from epymarl_fairtest.host import install, mpe2_bridge, smaclite_guard, suited
 
 Status = Literal["ok", "warning", "problem"]
 
@@ -235,6 +235,10 @@ def _about_checkout(machine: Machine, checkout: Path | None) -> Iterator[Finding
             "no EPyMARL checkout is known, so none was examined",
             "fairtest install CHECKOUT, or set EPYMARL_HOME, or fairtest doctor CHECKOUT",
         )
+        return
+    why = suited.obstacle(checkout)
+    if why is not None:
+        yield Finding("checkout", "problem", f"{checkout} cannot be tested: {why}", "use EPyMARL 2.0 or later")
         return
     yield Finding("checkout", "ok", str(checkout))
     yield _hook(checkout)

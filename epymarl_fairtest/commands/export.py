@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,4 +188,6 @@ def table(scenarios: Scenarios, outcomes: list[Outcome], rest: dict[str, Any]) -
     team = "the run's team" if rest["same_team"] else "not the run's weights"
     lines.append(f"{rest['policy']} ({team}) is unfair in {unfair} of {len(outcomes)}.")
     lines.append(f"Wrote {rest['file']} and {rest['data']}. Run: python -m pytest {rest['file']}")
+    if find_spec("pytest") is None:  # the files are for wherever the team is tested, which need not be here
+        lines.append("pytest is not installed here: pip install pytest")
     return "\n".join(lines)

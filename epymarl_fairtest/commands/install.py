@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -42,5 +43,13 @@ def install_checkout(args: argparse.Namespace) -> int:
         report = state(checkout)
         print(report)
         return 0 if report.state == "installed" else 1
-    print(uninstall(checkout) if args.uninstall else install(checkout))
+    if args.uninstall:
+        print(uninstall(checkout))
+        return 0
+    report = install(checkout)
+    print(report)
+    print(
+        f"Next: cd {shlex.quote(str(report.checkout))} &&"
+        " python src/main.py --config=qmix --env-config=fairtest_lbf with fairtest=True t_max=50000"
+    )
     return 0

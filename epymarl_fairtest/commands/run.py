@@ -6,6 +6,8 @@ import json
 import signal
 import sys
 from argparse import Namespace
+from datetime import date
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,15 +37,15 @@ def add_parser(commands: Any) -> None:
         epilog="example: fairtest run --policy results/fairtest/RUN/policy --budget 2000 --out runs/1",
     )
     add_team_arguments(parser, required=False)
-    parser.add_argument("--out", metavar="RUN", help="run folder to make")
+    parser.add_argument("--out", metavar="RUN", help="run folder to make (default: runs/TEAM-DATE)")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume an interrupted run with its own settings")
     add_search_arguments(parser)
     parser.set_defaults(func=run)
 
 
 def run(args: Namespace) -> int:
-    if not args.resume and not (args.policy and args.out):
-        raise FairTestError("fairtest run needs --policy DIR and --out RUN, or --resume RUN.")
+    if not args.resume and not args.policy:
+        raise FairTestError("fairtest run needs --policy DIR, or --resume RUN.")
     if sys.stderr.isatty():
         warn("loading the team")  # the imports take seconds
     return _resume(args) if args.resume else _begin(args)
@@ -54,11 +56,21 @@ def _begin(args: Namespace) -> int:
 
     settings = settings_for_team(args)
     team = checked_team(args.policy, settings)
-    return _execute(team, settings, RunFolder(Path(args.out)), settings.root_seed(), command_line(), args.json)
+    out = Path(settings.out) if settings.out else unused_folder(args.policy)
+    return _execute(team, settings, RunFolder(out), settings.root_seed(), command_line(), args.json)
+
+
+def unused_folder(policy: Path) -> Path:
+    """runs/TEAM-DATE, numbered where that is taken; the team of a run, RUN/policy, is called by its run."""
+    folder = policy.resolve()
+    team = folder.parent.name if folder.name == "policy" else folder.name
+    names = (f"{team}-{date.today()}" + (f"-{number}" if number > 1 else "") for number in count(1))
+    return next(path for path in (Path("runs") / name for name in names) if not path.exists())
 
 
 def _resume(args: Namespace) -> int:
     """Continue an interrupted run with its own settings: it ends as if nothing had happened."""
+    from epymarl_fairtest.host.sacred_log import sacred_folder
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.strategies import configure
     from epymarl_fairtest.team.saved import saved_team, team_folder
@@ -73,17 +85,31 @@ def _resume(args: Namespace) -> int:
             f"The team in {str(policy)!r} is not the one that {str(folder.path)!r} tested (other weights)."
             " Give the right folder with --policy."
         )
-    return _execute(team, settings, folder, manifest["seed"], manifest["command"], args.json)
+    sacred = sacred_folder(folder.path, manifest)
+    code = _execute(team, settings, folder, manifest["seed"], manifest["command"], args.json, sacred)
+    if code == 0 and sacred is not None and not args.json:
+        print(f"The files of the run were copied into its sacred run, {str(sacred)!r}, as fairtest_….")
+    return code
 
 
-def _execute(team: Team, settings: Settings, folder: RunFolder, seed: int, command: str, as_json: bool) -> int:
+def _execute(
+    team: Team,
+    settings: Settings,
+    folder: RunFolder,
+    seed: int,
+    command: str,
+    as_json: bool,
+    sacred: Path | None = None,
+) -> int:
     from epymarl_fairtest.campaign.run import resume_command, run, stopped
     from epymarl_fairtest.campaign.summary import summary_table
     from epymarl_fairtest.core.stopping import stoppable
+    from epymarl_fairtest.host.sacred_log import SacredFolder
 
+    told = [*observers(settings), *([] if sacred is None else [SacredFolder(sacred)])]
     try:
         with stoppable():
-            summary = run(team, settings, folder, seed=seed, command=command, warn=warn, observers=observers(settings))
+            summary = run(team, settings, folder, seed=seed, command=command, warn=warn, observers=told)
     except KeyboardInterrupt as stop:
         warn(stopped(folder, settings))
         return 128 + getattr(stop, "number", signal.SIGINT)

@@ -104,9 +104,12 @@ def write_columns(path: Path, columns: Mapping[str, Sequence[Callable[[], NDArra
     write_atomically(path, fill)
 
 
+def write_bytes(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda file: file.write(content))
+
+
 def copy_atomically(source: Path, target: Path) -> None:
-    content = source.read_bytes()
-    write_atomically(target, lambda file: file.write(content))
+    write_bytes(target, source.read_bytes())
 
 
 def json_bytes(value: Any) -> bytes:

@@ -124,8 +124,8 @@ def is_text(value: Any) -> bool:
 
 
 def nearest(name: str, known: Any) -> str:
-    """The sentence that names what was probably meant, or lists everything there is."""
-    return meant(name, known) or f" Known are: {', '.join(known)}."
+    """What was probably meant, and everything there is."""
+    return f"{meant(name, known)} Known are: {', '.join(known)}."
 
 
 def meant(name: str, known: Any) -> str:

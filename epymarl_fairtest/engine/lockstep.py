@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core.episodes import Episodes, Tests, empty_episodes
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.rewards import refuse_odd, side_by_side
 from epymarl_fairtest.core.scores import recorded
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import ActionRule
@@ -31,7 +32,7 @@ class Lockstep:
     def execute(self, tests: Tests) -> Episodes:
         # At least one group: no tests give no episodes, of the right shapes.
         groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, max(len(tests), 1), CHUNK)]
-        episodes = Episodes.concatenate([self._execute_group(group) for group in groups])
+        episodes = refuse_odd(Episodes.concatenate([self._execute_group(group) for group in groups]))
         self.episodes += len(episodes)
         self.steps += episodes.executed_steps()
         return episodes
@@ -95,7 +96,7 @@ class Lockstep:
             episodes.obs[rows, at], episodes.q[rows, at], episodes.actions[rows, at] = obs, q, actions
             for row, action in zip(rows, actions, strict=True):
                 worlds[row].step(action)
-            episodes.rewards[rows, at] = [worlds[row].reward for row in rows]
+            episodes.rewards[rows, at] = side_by_side([worlds[row].reward for row in rows], policy.n_agents)
             last[rows] = actions
             step[rows] += 1
             episodes.states[rows, at + 1] = [worlds[row].state() for row in rows]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Tests, tests_from_seeds
+from epymarl_fairtest.core.rewards import refuse_odd
 from epymarl_fairtest.core.scores import recorded
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
@@ -49,7 +50,7 @@ class Twin:
         else:
             for rows in groups:
                 self._execute_group(tests, rows, episodes)
-        return episodes
+        return refuse_odd(episodes)
 
     def initial_states(self, seeds: NDArray[np.int64]) -> States:
         states = np.empty((len(seeds), self.state_size))

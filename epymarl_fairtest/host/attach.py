@@ -9,8 +9,15 @@ import functools
 import logging
 from typing import Any
 
-from epymarl_fairtest.host import terminal
+from epymarl_fairtest.host.console import last_words
 from epymarl_fairtest.host.hosts import loaded_hosts
+
+_reached: list[Any] = []  # the experiments whose command line came by here
+
+
+def was_reached() -> bool:
+    """Has a host handed its command line to sacred since `activate`? Otherwise nothing of it was tested."""
+    return bool(_reached)
 
 
 def activate() -> None:
@@ -23,10 +30,11 @@ def activate() -> None:
 
     @functools.wraps(original)
     def run_commandline(self: Any, argv: Any = None) -> Any:
-        terminal.ask()  # sacred captures the standard streams below this point
+        _reached.append(self)
         declare_settings(self)
         register_runners()
-        return original(self, argv)
+        with last_words():
+            return original(self, argv)
 
     run_commandline.fairtest = True  # type: ignore[attr-defined]
     Experiment.run_commandline = run_commandline  # type: ignore[method-assign]
@@ -64,19 +72,26 @@ def register_runners() -> None:
         registry = host.runners
         if "fairtest" in registry:
             continue
+        if "episode" in registry:
+            registry["fairtest"] = fairtest_runner(registry["episode"], host)
         for name, base in list(registry.items()):
-            registry[name] = functools.partial(_runner, base, host)
-        registry["fairtest"] = fairtest_runner(registry["episode"].args[0], host)
+            if name != "fairtest":
+                registry[name] = functools.partial(_runner, base, host)
 
 
-def _runner(base: type, host: Any, *, args: Any, logger: Any) -> Any:
+def _runner(base: type, host: Any, *given: Any, **named: Any) -> Any:
+    """What the host asked its registry for; with FairTest on board if the host's arguments say so."""
     from epymarl_fairtest.host.plugin import PluginError
-    from epymarl_fairtest.host.runner import fairtest_runner
+    from epymarl_fairtest.host.runner import arguments_of, fairtest_runner
 
+    args, logger = arguments_of(given, named)
     wanted = getattr(args, "fairtest", None)
     if wanted not in (True, False, None):  # sacred reads `false` as a text, which would count as yes
         raise PluginError(f"fairtest={wanted!r} is not allowed; it must be True or False, written so.")
-    if not wanted and getattr(args, "fairtest_args", None):
-        logger.console_logger.warning("fairtest_args are given without fairtest=True: FairTest does not test the team.")
-    chosen = fairtest_runner(base, host) if wanted else base
-    return chosen(args=args, logger=logger)
+    if not wanted:
+        if logger is not None and getattr(args, "fairtest_args", None):
+            logger.console_logger.warning(
+                "fairtest_args are given without fairtest=True: FairTest does not test the team."
+            )
+        return base(*given, **named)
+    return fairtest_runner(base, host)(*given, **named)

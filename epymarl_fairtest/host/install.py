@@ -19,6 +19,7 @@ from epymarl_fairtest.core.checkout import forget, remember, require_checkout
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import replace_file
 from epymarl_fairtest.core.shipped import shipped
+from epymarl_fairtest.host.suited import require_suited
 
 RECORD = ".fairtest-install.json"  # in the checkout: what was done, so that a later version can undo it
 ENVS = "src/config/envs"
@@ -70,6 +71,7 @@ class Report:
 def install(checkout: Path, envs: Path | None = None) -> Report:
     """Apply every edit and copy the task settings (from `envs`, by default the shipped ones)."""
     tree = _Tree(require_checkout(checkout))
+    require_suited(tree.root)
     record = _Record.read(tree)
     patches, files = _patches(), _env_files(envs)
     for patch in patches:

@@ -11,10 +11,12 @@ from typing import Any
 
 import yaml
 
+from epymarl_fairtest.core.checkout import is_checkout
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.host import mpe2_bridge, smaclite_guard
-from epymarl_fairtest.host.attach import activate
+from epymarl_fairtest.host.attach import activate, was_reached
+from epymarl_fairtest.host.suited import require_suited
 
 ZOO = "pymarlzooplus.main"
 EXAMPLE = (
@@ -34,15 +36,22 @@ def launch(command: Sequence[str]) -> int:
             f"There is no script {program!r} in {os.getcwd()!r}. Give EPyMARL's src/main.py (from inside the"
             f" checkout) or {ZOO}; {EXAMPLE}"
         )
+    script = Path(program).resolve()
+    if program != ZOO and is_checkout(script.parent.parent):
+        require_suited(script.parent.parent)
     smaclite_guard.activate()
     mpe2_bridge.activate()
     activate()
     if program == ZOO:
         return _launch_zoo(arguments)
-    script = Path(program).resolve()
     sys.argv = [program, *arguments]
     sys.path.insert(0, str(script.parent))
     runpy.run_path(str(script), run_name="__main__")
+    if not was_reached():
+        raise FairTestError(
+            f"{program!r} ended without handing its command line to sacred, so FairTest was never asked and tested"
+            " nothing. FairTest can be attached to hosts that start with sacred's run_commandline: EPyMARL, PyMARLzoo+."
+        )
     return 0
 
 

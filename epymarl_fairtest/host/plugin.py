@@ -6,12 +6,14 @@ while an episode runs, and the environments are tapped, not changed.
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import shlex
+import shutil
+import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -22,26 +24,30 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sacred.utils import SacredError
 
-from epymarl_fairtest.campaign.observers import Observer, Progress
+from epymarl_fairtest.campaign.observers import Observer, Progress, duration
 from epymarl_fairtest.campaign.run import run, stopped
 from epymarl_fairtest.campaign.summary import summary_table
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.files import copy_atomically
+from epymarl_fairtest.core.files import copy_atomically, uninterrupted
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import of_agents, totals
+from epymarl_fairtest.core.rewards import first_odd, odd_reward
 from epymarl_fairtest.core.stopping import stoppable
+from epymarl_fairtest.host.console import exit_as_stopped, on_terminal, quieten, say_last
 from epymarl_fairtest.host.controller import ControllerPolicy
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.host.sacred_log import SacredLog
+from epymarl_fairtest.host.recording import Recording
+from epymarl_fairtest.host.sacred_log import SacredLog, storage_folder
 from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world
-from epymarl_fairtest.host.terminal import on_terminal
 from epymarl_fairtest.report.observer import Page
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure, strategy_of
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.tasks.world import World
 from epymarl_fairtest.team.checkpoint import (
     PolicyRecord,
     digest,
@@ -56,6 +62,7 @@ from epymarl_fairtest.team.sample import FILE as SAMPLE_FILE
 from epymarl_fairtest.team.sample import TrainingEpisodes, TrainingSample, load_sample
 
 PROBE_EPISODES = 8
+BESIDES = 10.0  # seconds for what does not grow with the budget: compiling, the predictor, the page
 ALIKE = 0.99  # agents whose index never falls below this share alike whatever they do
 
 
@@ -88,23 +95,31 @@ def command_line() -> str:
     return shlex.join([program, *sys.argv[1:]])
 
 
+def _safe(folder: RunFolder) -> str:
+    saved = str(folder.path / "policy")
+    again = f"fairtest run --policy {shlex.quote(saved)} --out NEW_FOLDER"
+    return f"The trained team is safe in {saved!r}; test it again with: {again}"
+
+
 class Plugin:
     def __init__(self, host: Host, args: Any, logger: Any, *, parallel: bool) -> None:
         self._host, self._args, self._logger, self._parallel = host, args, logger, parallel
         self._tested = False
+        quieten()
         with aside():
             given = getattr(args, "fairtest_args", None)
             self.settings = configure({} if given is None else given)
             strategy_of(self.settings).check_settings(self.settings)
             self._check_algorithm()
+            self._check_environment()
             self._out = Path(self.settings.out) if self.settings.out else host.results_folder(args)
             self._check_out()
             self._probe()
             strategy_of(self.settings).check_settings(self.settings, self.task)
+            self._record(0)  # whatever the team's record lacks is better known now
             self._check_checkpoint()
         self._seed = self.settings.root_seed(int(args.seed))
-        self.sample = TrainingSample(self.settings.training_pool, self._seed)
-        self._sources: list[Any] = []  # whatever records rewards: one per environment
+        self.recording = Recording(TrainingSample(self.settings.training_pool, self._seed), self._warn)
 
     # --- before training ---
 
@@ -121,6 +136,15 @@ class Plugin:
                 f"{getattr(args, 'agent_output_type', None)!r}); FairTest's decision uncertainty f3 and its state"
                 " abstraction need Q-values. Use qmix, vdn, iql or their _ns variants."
             )
+
+    def _check_environment(self) -> None:
+        for name, example in (("key", "lbforaging:Foraging-8x8-3p-3f-v3"), ("time_limit", "50")):
+            if not self._args.env_args.get(name):
+                raise FairTestError(
+                    f"env_args.{name} is missing: no environment can be made without it. Give it after `with`, for"
+                    f" example env_args.{name}={example}, or choose --env-config=fairtest_lbf, fairtest_mpe or"
+                    " fairtest_pp."
+                )
 
     def _check_out(self) -> None:
         """Nobody wants to learn after two hours that the results cannot be written."""
@@ -164,20 +188,32 @@ class Plugin:
         self.task = task_for(wrapper._env)
         resolve_allocation(self.task, self.settings.allocation)
         world = host_world(wrapper, self.task, self._host, self.settings.allocation)
-        generator = np.random.default_rng(0)
-        received = np.zeros((PROBE_EPISODES, self._limit, self.task.n_agents))
-        for episode in received:
-            world.reset(int(generator.integers(2**31)))
-            for step in range(self._limit):
-                world.step(np.array([generator.choice(np.flatnonzero(row)) for row in self._available], np.int16))
-                episode[step] = world.reward
-                if world.done:
-                    break
+        received = self._random_rewards(world)
         wrapper.close()
         index = jfi(totals(of_agents(received, self.settings.agents)))
         defined = index[~np.isnan(index)]
         if len(defined) and defined.min() > ALIKE:
             self._warn_alike(float(defined.min()))
+
+    def _random_rewards(self, world: World) -> NDArray[np.float64]:
+        """What random agents receive in a few episodes (episodes, steps, agents); times the environment as well."""
+        generator = np.random.default_rng(0)
+        received = np.zeros((PROBE_EPISODES, self._limit, self.task.n_agents))
+        began, steps = time.perf_counter(), 0
+        for episode in received:
+            seed = int(generator.integers(2**31))
+            world.reset(seed)
+            for step in range(self._limit):
+                world.step(np.array([generator.choice(np.flatnonzero(row)) for row in self._available], np.int16))
+                episode[step] = world.reward
+                steps += 1
+                if world.done:
+                    break
+            odd = first_odd(episode)
+            if odd is not None:
+                raise odd_reward(float(episode[odd]), f"seed {seed}, step {odd[0]}, agent {odd[1]}")
+        self._step_seconds = (time.perf_counter() - began) / steps
+        return received
 
     def _explain(self) -> FairTestError | None:
         """The hosts' wrapper fails obscurely on spaces it does not know; anything else is the host's to say."""
@@ -251,55 +287,20 @@ class Plugin:
             yield
         finally:
             registry[name] = entry
-        self._sources = list(factory.made)
+        self.recording.sources = list(factory.made)
         factory.made.clear()
 
     def connect(self, runner: Any) -> None:
         if self._parallel:
             runner.parent_conns = tuple(TappedConnection(c) for c in runner.parent_conns)
-            self._sources = list(runner.parent_conns)
-        kept = (
-            f"a sample of at most {self.sample.size} training episodes" if self.sample.size else "no training episodes"
-        )
+            self.recording.sources = runner.parent_conns
+        size = self.recording.sample.size
+        kept = f"a sample of at most {size} training episodes" if size else "no training episodes"
         self._say(
             f"FairTest is on board: task {self.task.name}, allocation {self.settings.allocation}, method"
             f" {self.settings.method}, budget {self.settings.budget}; it keeps {kept} and tests the team when"
             " training ends."
         )
-
-    # --- during training ---
-
-    @contextmanager
-    def watching(self, runner: Any) -> Iterator[None]:
-        """Record the training episodes that the sample will keep: scores and per-agent rewards."""
-        first = self.sample.offered + 1
-        wanted = self.sample.offer(runner.batch_size)
-        if not wanted:
-            yield
-            return
-        mac, seen = runner.mac, []
-        forward = mac.forward
-
-        def listening_forward(*args: Any, **kwargs: Any) -> Any:
-            out = forward(*args, **kwargs)
-            seen.append(out.detach())
-            return out
-
-        for source in self._sources:
-            source.recorded = []
-        mac.forward = listening_forward  # on the instance, for this episode only: learners copy controllers
-        try:
-            yield
-        finally:
-            del mac.forward
-            recorded = [source.recorded for source in self._sources]
-            for source in self._sources:
-                source.recorded = None
-        for position in wanted:
-            row = position - first
-            rewards = np.array(recorded[row], np.float64)
-            q = np.stack([out[row].cpu().numpy() for out in seen[: len(rewards)]])
-            self.sample.add(position, q.astype(np.float32), rewards)
 
     # --- after training ---
 
@@ -308,26 +309,36 @@ class Plugin:
         if self._tested:
             return
         self._tested = True
+        folder: RunFolder | None = None
         with aside(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the environments' own, thousands of times
-            logging.getLogger("numba").setLevel(logging.WARNING)  # EPyMARL logs everything: a line per compiled step
             record = self._record(int(runner.t_env))
-            folder = self._save(runner, record)
-            saved = folder.path / "policy"
             try:
-                self._save_sample(saved)
                 with stoppable():
-                    self._test(runner, folder, record)
-            except KeyboardInterrupt:  # sacred calls the run interrupted
-                self._say(stopped(folder, self.settings), warning=True)
-                raise
-            except Exception as error:
-                again = f"fairtest run --policy {str(saved)!r} --out NEW_FOLDER"
-                if not isinstance(error, FairTestError):
-                    self._say(f"FairTest failed after training:\n{traceback.format_exc()}", warning=True)
-                safe = f"The trained team is safe in {str(saved)!r}; test it again with: {again}"
-                message = f"{error or type(error).__name__}\n{safe}"
-                raise FairTestError(message) from (None if isinstance(error, FairTestError) else error)
+                    with uninterrupted():  # hours of training are saved whole, or not at all
+                        folder = self._save(runner, record)
+                    self._test_saved(runner, folder, record)
+            except KeyboardInterrupt as stop:
+                if folder is None:
+                    raise
+                self._say_stopped(folder, getattr(stop, "number", signal.SIGINT))
+
+    def _test_saved(self, runner: Any, folder: RunFolder, record: PolicyRecord) -> None:
+        try:
+            self._save_sample(folder.path / "policy")
+            self._test(runner, folder, record)
+        except Exception as error:
+            if not isinstance(error, FairTestError):
+                self._say(f"FairTest failed after training:\n{traceback.format_exc()}", warning=True)
+            message = f"{error or type(error).__name__}\n{_safe(folder)}"
+            raise FairTestError(message) from (None if isinstance(error, FairTestError) else error)
+
+    def _say_stopped(self, folder: RunFolder, number: int) -> None:
+        """The host goes on to its end: its training is complete, whatever became of the test."""
+        self._warn("FairTest was stopped; the training itself is complete.")
+        began = (folder.path / "manifest.json").is_file()
+        say_last(f"FairTest: {stopped(folder, self.settings)}" + ("" if began else f" {_safe(folder)}"))
+        exit_as_stopped(number)
 
     def _record(self, training_steps: int) -> PolicyRecord:
         logged = getattr(self._logger, "stats", {})  # `total`: with common_reward=False
@@ -350,9 +361,12 @@ class Plugin:
         folder = None
         try:
             folder = RunFolder(self._out)
-            save_policy(folder.path / "policy", record, weights)
+            half = folder.path / ".policy.tmp"
+            save_policy(half, record, weights)
+            half.rename(folder.path / "policy")
         except FairTestError as error:
             if folder is not None:
+                shutil.rmtree(folder.path / ".policy.tmp", ignore_errors=True)
                 folder.remove_if_empty()
             rescue = Path(tempfile.mkdtemp(prefix="fairtest-policy-"))
             try:
@@ -367,16 +381,17 @@ class Plugin:
 
     def _save_sample(self, policy: Path) -> None:
         """Into the run, and beside the models; a loaded team brings the sample of its training along."""
-        if self.sample.offered:
-            self.sample.save(policy / SAMPLE_FILE)
+        if self.recording.sample.offered:
+            self.recording.sample.save(policy / SAMPLE_FILE)
             models = self._host.models_folder(self._args)
             if models.is_dir():
                 copy_atomically(policy / SAMPLE_FILE, models / SAMPLE_FILE)
-        elif (beside := self._sample_beside_checkpoint()) is not None:
+        elif not self.recording.broken and (beside := self._sample_beside_checkpoint()) is not None:
             copy_atomically(beside, policy / SAMPLE_FILE)
 
     def _test(self, runner: Any, folder: RunFolder, record: PolicyRecord) -> None:
         sample = self._training_episodes()
+        sacred = storage_folder(self._logger)
         team = Team(
             task=self.task,
             policy=ControllerPolicy(runner.mac, runner.new_batch, self._args, self._obs_size),
@@ -393,8 +408,11 @@ class Plugin:
                 "env_args": record.env_args,
                 "policy_digest": digest(runner.mac.agent.state_dict()),
                 "training_pool": len(sample),
+                # where `fairtest run --resume` puts what is added later
+                **({} if sacred is None else {"sacred": os.path.relpath(sacred, folder.path)}),
             },
         )
+        self._say(self._begins())
         summary = run(
             team,
             self.settings,
@@ -404,20 +422,35 @@ class Plugin:
             warn=self._warn,
             observers=self._observers(runner.t_env),
         )
-        print(summary_table(summary, folder.path), flush=True)  # not logged: loggers fold long lines
+        self._say(f"FairTest has tested the team: {folder.path}")
+        say_last(summary_table(summary, folder.path))  # not logged: loggers fold long lines
+
+    def _begins(self) -> str:
+        """What is about to happen, and how long it may take."""
+        budget = self.settings.budget
+        twin = self.settings.engine != "lockstep" and bool(self.task.twins)
+        seconds = BESIDES + budget * self._limit * self._step_seconds * (1 if twin else 2)  # the replay, or all of it
+        first = ", and a minute more the first time on a machine, for compiling" if twin else ""
+        return (
+            f"FairTest begins to test the team: method {self.settings.method}, {budget} episodes of at most"
+            f" {self._limit} steps. It should take about {duration(seconds)}{first}."
+        )
 
     def _observers(self, t_env: int) -> list[Observer]:
         page: list[Observer] = [Page(self._warn)] if self.settings.report else []
         log = SacredLog(self._logger, t_env, info=not self._host.plots_info)
-        return [Progress(self.settings, terminal=on_terminal()), *page, log]
+        return [Progress(self.settings, terminal=on_terminal(), say=self._say), *page, log]
 
     def _warn(self, message: str) -> None:
         self._say(message, warning=True)
 
     def _training_episodes(self) -> TrainingEpisodes:
         """This training's sample, or the one saved beside a loaded checkpoint."""
-        if self.sample.offered:
-            return self.sample.episodes()
+        if self.recording.sample.offered:
+            return self.recording.sample.episodes()
+        if self.recording.broken:
+            self._say("FairTest has no sample of this training; it falls back to random executions of the team.")
+            return TrainingEpisodes.none()
         beside = self._sample_beside_checkpoint()
         if beside is not None:
             sample = load_sample(beside)

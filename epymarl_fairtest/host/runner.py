@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.host.plugin import Plugin
+from epymarl_fairtest.host.plugin import Plugin, PluginError
 
 
 def fairtest_runner(base: type, host: Host) -> type:
     """A runner class like `base`, with FairTest."""
 
     class FairTestRunner(base):
-        def __init__(self, args: Any, logger: Any) -> None:
+        def __init__(self, *given: Any, **named: Any) -> None:
+            args, logger = arguments_of(given, named)
+            if args is None or logger is None:
+                raise PluginError(
+                    f"FairTest does not know the runner {base.__name__!r}: it is made without the host's arguments or"
+                    " its logger. Choose runner=episode, or train without fairtest=True."
+                )
             self._fairtest = Plugin(host, args, logger, parallel=not _has_own_environment(base))
             with self._fairtest.tapping():
-                super().__init__(args=args, logger=logger)
+                super().__init__(*given, **named)
             self._fairtest.connect(self)
 
         def run(self, *args: Any, **kwargs: Any) -> Any:
             test_mode = kwargs.get("test_mode", args[0] if args else False)
             if test_mode:
                 return super().run(*args, **kwargs)
-            with self._fairtest.watching(self):
+            with self._fairtest.recording.watching(self):
                 return super().run(*args, **kwargs)
 
         def close_env(self) -> None:
@@ -31,6 +38,13 @@ def fairtest_runner(base: type, host: Host) -> type:
 
     FairTestRunner.__name__ = FairTestRunner.__qualname__ = f"FairTest{base.__name__}"
     return FairTestRunner
+
+
+def arguments_of(given: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The host's arguments and its logger among those of a runner, which forks order and name differently."""
+    values = (*given, *named.values())
+    args = next((value for value in values if hasattr(value, "env_args")), None)
+    return args, next((value for value in values if hasattr(value, "console_logger")), None)
 
 
 def _has_own_environment(base: type) -> bool:

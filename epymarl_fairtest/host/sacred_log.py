@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from epymarl_fairtest.campaign.observers import Observer
+from epymarl_fairtest.core.files import write_bytes
 from epymarl_fairtest.team.contract import Team
 
 COUNTS = (
@@ -34,19 +38,61 @@ class SacredLog(Observer):
             return
         if self._info:
             sacred_run.info["fairtest"] = summary
-        for file in sorted(path for path in run.rglob("*") if path.is_file()):
-            name = PREFIX + "_".join(file.relative_to(run).parts)
-            if file.relative_to(run) == PAGE:
-                self._add_page(sacred_run, file, name)
+        for name, file in artifacts(run).items():
+            if file == run / PAGE:
+                with tempfile.TemporaryDirectory(prefix="fairtest-page-") as folder:
+                    copy = Path(folder) / file.name
+                    copy.write_bytes(moved_page(file))
+                    sacred_run.add_artifact(str(copy), name=name)  # sacred copies it at once
             else:
                 sacred_run.add_artifact(str(file), name=name)
 
-    def _add_page(self, sacred_run: Any, page: Path, name: str) -> None:
-        """Sacred keeps all files in one folder, under other names: the page's links must follow."""
-        with tempfile.TemporaryDirectory(prefix="fairtest-page-") as folder:
-            copy = Path(folder) / page.name
-            copy.write_bytes(page.read_bytes().replace(b'href="../', b'href="' + PREFIX.encode()))
-            sacred_run.add_artifact(str(copy), name=name)  # sacred copies it at once
+
+class SacredFolder(Observer):
+    """A run that is resumed outside of its host: what it leaves goes into the folder of the sacred run, as far as
+    files go. Sacred's own metrics and info belong to a run that is over."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def finished(self, run: Path, summary: dict[str, Any], team: Team) -> None:
+        for name, file in artifacts(run).items():
+            write_bytes(self._folder / name, moved_page(file) if file == run / PAGE else file.read_bytes())
+
+
+def artifacts(run: Path) -> dict[str, Path]:
+    """The files of a run by the names that they have in the sacred run."""
+    files = sorted(path for path in run.rglob("*") if path.is_file() and not path.is_symlink())
+    return {PREFIX + "_".join(file.relative_to(run).parts): file for file in files}
+
+
+def moved_page(page: Path) -> bytes:
+    """Sacred keeps all files in one folder, under other names: the page's links must follow."""
+    return page.read_bytes().replace(b'href="../', b'href="' + PREFIX.encode())
+
+
+def storage_folder(logger: Any) -> Path | None:
+    """Where sacred keeps the files of this run; None where it keeps none."""
+    observers = getattr(getattr(logger, "_run_obj", None), "observers", ())
+    folders = (getattr(observer, "dir", None) for observer in observers)
+    return next((Path(folder) for folder in folders if folder), None)
+
+
+def sacred_folder(run: Path, manifest: Mapping[str, Any]) -> Path | None:
+    """The folder of the sacred run that `run` belongs to, if it is still there and looks like one.
+
+    A manifest may come from anywhere: nothing but a sacred run whose configuration asks for FairTest is written to.
+    """
+    name = manifest.get("sacred")
+    folder = Path(os.path.normpath(run.absolute() / name)) if isinstance(name, str) and name else None
+    if folder is None or folder.is_symlink() or not (folder / "run.json").is_file():
+        return None
+    try:
+        config = json.loads((folder / "config.json").read_text())
+    except (OSError, ValueError):
+        return None
+    asked = isinstance(config, dict) and (config.get("fairtest") is True or config.get("runner") == "fairtest")
+    return folder if asked else None
 
 
 def scalars(summary: dict[str, Any]) -> dict[str, Any]:

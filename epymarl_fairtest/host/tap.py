@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
@@ -19,31 +20,49 @@ CARRIED = "fairtest_rewards"
 """The key under which a parallel runner's worker carries the allocation to the parent in `info`."""
 
 
+Paid = NDArray[np.float64] | str
+"""What each agent was paid, or why that cannot be said. Training must not end because of it."""
+
+
 class Tap:
     """Stands in for the wrapper's inner environment and keeps what each agent was paid."""
 
     def __init__(self, env: Any, task: Task, allocation: Allocation) -> None:
         self.env = env
-        self._task, self._allocation = task, allocation
+        self._task, self._allocation, self._source = task, allocation, task.source(env)
         self._own_reward = allocation is env_reward
-        self.reward: NDArray[np.float64] = np.zeros(task.n_agents)
-        self.recorded: list[NDArray[np.float64]] | None = None  # a list while an episode is recorded
+        self.reward: Paid = np.zeros(task.n_agents)
+        self.recorded: list[Paid] | None = None  # a list while an episode is recorded
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.env, name)
 
     def step(self, actions: Any) -> Any:
         result = self.env.step(actions)
-        reward = per_agent(result[1], self.env, self._task.n_agents)
-        self.reward = reward if self._own_reward else self._allocation(self._task.read(self.env), reward)
+        if not isinstance(self.reward, str):  # what went wrong once would go wrong at every step
+            try:
+                self.reward = self._paid(result)
+            except Exception as error:  # the allocation may be the user's
+                self.reward = told(error)
         if self.recorded is not None:
             self.recorded.append(self.reward)
         return result
+
+    def _paid(self, result: Any) -> NDArray[np.float64]:
+        reward = per_agent(result[1], self.env, self._task.n_agents)
+        if self._own_reward:
+            return reward
+        return self._allocation(self._task.state(self._source, result[0]), reward)
 
     def reset(self, *args: Any, **kwargs: Any) -> Any:
         if self.recorded is not None:
             self.recorded.clear()
         return self.env.reset(*args, **kwargs)
+
+
+def told(error: Exception) -> str:
+    """An error in one line; of ours, the sentence alone."""
+    return str(error) if isinstance(error, FairTestError) else f"{type(error).__name__}: {error}"
 
 
 def insert_tap(wrapper: Any, allocation: str) -> Tap:
@@ -75,7 +94,8 @@ class TappedFactory:
 
 def _carrying_step(step: Callable[[Any], Any], tap: Tap, actions: Any) -> Any:
     *result, info = step(actions)
-    return (*result, {**info, CARRIED: tap.reward.tolist()})
+    paid = tap.reward if isinstance(tap.reward, str) else tap.reward.tolist()
+    return (*result, {**info, CARRIED: paid})
 
 
 class TappedConnection:

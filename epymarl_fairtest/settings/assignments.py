@@ -8,13 +8,16 @@ from typing import Any
 import yaml
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.settings.schema import FIELDS
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
     """`name=value` from the command line; the value is read as YAML."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise FairTestError(f"--set {text!r} is not NAME=VALUE; for example --set theta=0.8")
+        raise FairTestError(
+            f"--set {text!r} is not NAME=VALUE; for example --set theta=0.8. Known names are: {', '.join(FIELDS)}."
+        )
     try:
         parsed = yaml.safe_load(value)
         return name, float(parsed) if isinstance(parsed, str) and _is_float(parsed) else parsed

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -105,6 +105,10 @@ class Task(ABC):
     def source(self, env: Any) -> Any:
         """The layer of `env` that `read` looks at: found once, not at every step."""
         return env
+
+    def state(self, source: Any, seen: Sequence[Any]) -> Array:
+        """The state now that the agents see `seen`: what `read` finds in `source`, unless there is no better one."""
+        return self.read(source)
 
     def reset(self, env: Any, seed: int) -> Any:
         """Start the episode of `seed`: always the same one, whatever `env` played before."""

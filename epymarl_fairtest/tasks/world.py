@@ -67,6 +67,7 @@ class World:
         self._source = task.source(env)
         self._obs_size, self._limit, self._ended = obs_size, limit, ended
         self._step = 0
+        self._seen: Sequence[Any] = ()
         self.obs: NDArray[np.float32] = np.zeros((task.n_agents, obs_size), np.float32)
         self.reward: NDArray[np.float64] = np.zeros(task.n_agents)
         self.done = False
@@ -80,16 +81,16 @@ class World:
         self._begin(self._task.observe(self._env), step)
 
     def _begin(self, observations: Sequence[Any], step: int) -> None:
-        self.obs = flat(observations, self._obs_size)
+        self._seen, self.obs = observations, flat(observations, self._obs_size)
         self._step, self.done = step, False
 
     def step(self, actions: NDArray[np.int16]) -> None:
         result = self._env.step(actions.tolist())
         reward = per_agent(result[1], self._env, self._task.n_agents)
         self._step += 1
-        self.obs = flat(result[0], self._obs_size)
+        self._seen, self.obs = result[0], flat(result[0], self._obs_size)
         self.reward = reward if self._allocation is env_reward else self._allocation(self.state(), reward)
         self.done = self._ended(result) or self._step == self._limit
 
     def state(self) -> NDArray[np.float64]:
-        return self._task.read(self._source)
+        return self._task.state(self._source, self._seen)

@@ -68,13 +68,28 @@ def record_of_training(
         n_agents=n_agents,
         n_actions=n_actions,
         obs_size=obs_size,
-        hidden_dim=args.hidden_dim,
-        use_rnn=bool(args.use_rnn),
-        obs_last_action=bool(args.obs_last_action),
-        obs_agent_id=bool(args.obs_agent_id),
         env_args=made_with,
+        **network_of(args),
         **more,
     )
+
+
+def network_of(args: Any) -> dict[str, Any]:
+    """The agents' network as a host's arguments name it; PyMARL2's forks have other names for the same."""
+    width = getattr(args, "hidden_dim", getattr(args, "rnn_hidden_dim", None))
+    lacking = [name for name in ("obs_last_action", "obs_agent_id") if not hasattr(args, name)]
+    if width is None or lacking:
+        names = ", ".join([*(["hidden_dim (or rnn_hidden_dim)"] if width is None else []), *lacking])
+        raise FairTestError(
+            f"The host's configuration lacks {names}, without which the team could not be saved for `fairtest run`."
+            " Add it to the algorithm's configuration file, as EPyMARL's has it."
+        )
+    return {
+        "hidden_dim": int(width),
+        "use_rnn": bool(getattr(args, "use_rnn", True)),  # PyMARL2 knows nothing else
+        "obs_last_action": bool(args.obs_last_action),
+        "obs_agent_id": bool(args.obs_agent_id),
+    }
 
 
 TYPES: dict[str, tuple[type, ...]] = {

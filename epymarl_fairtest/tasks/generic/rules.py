@@ -1,13 +1,13 @@
 """Any gymma-style environment: seeds and action replay only.
 
-State: the flat observations of all agents, where some layer of the stack remembers them (`last_obs` or
-`_obs`, as hosts' wrappers do); otherwise nothing, a vector of size 0. It cannot be written back.
+State: the flat observations of all agents, as the outermost layer shows them. It cannot be written back.
 """
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from gymnasium.spaces import Tuple, flatdim
+from gymnasium.spaces import Box, Tuple, flatdim, flatten
 
 from epymarl_fairtest.tasks.contract import Array, Task
 from epymarl_fairtest.tasks.layers import wrappers
@@ -34,17 +34,20 @@ class GenericTask(Task):
     def __init__(self, env: Any) -> None:
         actors = getattr(env, "action_space", None)
         self.n_agents = len(actors) if isinstance(actors, Tuple) else int(getattr(env, "n_agents", 1))
-        found = _memory(env)
-        spaces = [] if found is None else _spaces(found[0])
-        self._sizes = [flatdim(space) for space in spaces]
+        self._spaces = next((spaces for layer in wrappers(env) if (spaces := _spaces(layer))), [])
+        self._sizes = [flatdim(space) for space in self._spaces]
         self.state_size = sum(self._sizes)
 
+    def state(self, source: Any, seen: Sequence[Any]) -> Array:
+        pairs = zip(self._spaces, seen, strict=True)
+        rows: list[Any] = [np.ravel(one) if isinstance(space, Box) else flatten(space, one) for space, one in pairs]
+        return np.concatenate(rows).astype(np.float64) if rows else np.zeros(0)
+
     def read(self, env: Any) -> Array:
-        found = _memory(env)
-        seen = None if found is None else getattr(*found)
-        if seen is None or self.state_size == 0:
-            return np.zeros(self.state_size)
-        return np.concatenate([np.ravel(one) for one in seen]).astype(np.float64)
+        """What some layer remembers to have shown (`last_obs` or `_obs`, as hosts' wrappers do); zeros otherwise."""
+        layers = [layer for layer in wrappers(env) if _spaces(layer)]
+        seen = next((vars(layer)[name] for layer in layers for name in REMEMBERED if name in vars(layer)), None)
+        return np.zeros(self.state_size) if seen is None else self.state(env, seen)
 
     def positions(self, states: Array) -> Array:
         """The first two numbers that each agent sees: a place in many environments, better than nothing."""
@@ -58,15 +61,6 @@ class GenericTask(Task):
 def _spaces(layer: Any) -> list[Any]:
     spaces = getattr(layer, "observation_space", None)
     return list(spaces) if isinstance(spaces, Tuple) else []
-
-
-def _memory(env: Any) -> tuple[Any, str] | None:
-    """The outermost layer that remembers its observations and says how large they are."""
-    for layer in wrappers(env):
-        for name in REMEMBERED:
-            if name in vars(layer) and _spaces(layer):
-                return layer, name
-    return None
 
 
 class Unplaced(GenericTask):

@@ -1,0 +1,77 @@
+"""Recording during training: the episodes that the training sample will keep, listened to while they are played.
+
+Nothing that goes wrong here may end a training: recording stops, with one warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.rewards import first_odd, odd_reward
+from epymarl_fairtest.host.tap import Paid, told
+from epymarl_fairtest.team.sample import TrainingSample
+
+
+class Recording:
+    def __init__(self, sample: TrainingSample, warn: Callable[[str], None]) -> None:
+        self.sample, self._warn = sample, warn
+        self.sources: Sequence[Any] = ()  # whatever keeps rewards: one per environment
+        self.broken = False
+
+    @contextmanager
+    def watching(self, runner: Any) -> Iterator[None]:
+        """While the runner plays its next episodes: scores and per-agent rewards of those that will be kept."""
+        first = self.sample.offered + 1
+        wanted = [] if self.broken else self.sample.offer(runner.batch_size)
+        if not wanted:
+            yield
+            return
+        mac, seen = runner.mac, []
+        forward = mac.forward
+
+        def listening_forward(*args: Any, **kwargs: Any) -> Any:
+            out = forward(*args, **kwargs)
+            seen.append(out.detach() if torch.is_tensor(out) else out)
+            return out
+
+        for source in self.sources:
+            source.recorded = []
+        mac.forward = listening_forward  # on the instance, for this episode only: learners copy controllers
+        try:
+            yield
+        finally:
+            del mac.forward
+            recorded = [source.recorded for source in self.sources]
+            for source in self.sources:
+                source.recorded = None
+        try:
+            for position in wanted:
+                row = position - first
+                self._keep(position, recorded[row], [out[row] for out in seen])
+        except Exception as error:  # whatever it is, training is worth more than our sample of it
+            self._stop(told(error))
+
+    def _keep(self, position: int, paid: Sequence[Paid], scores: Sequence[Any]) -> None:
+        broken = next((why for why in paid if isinstance(why, str)), None)
+        if broken is not None:
+            raise FairTestError(broken)
+        rewards = np.array(paid, np.float64)
+        odd = first_odd(rewards)
+        if odd is not None:
+            raise odd_reward(float(rewards[odd]), f"training episode {position}, step {odd[0]}, agent {odd[1]}")
+        q = np.stack([out.cpu().numpy() for out in scores[: len(rewards)]])
+        self.sample.add(position, q.astype(np.float32), rewards)
+
+    def _stop(self, why: str) -> None:
+        self.broken = True
+        self.sample = TrainingSample(0, 0)  # a part of it would be the early episodes alone
+        self._warn(
+            f"FairTest records no more training episodes: {why.rstrip('.')}. Training goes on; the team is tested"
+            " without a sample of its training."
+        )
