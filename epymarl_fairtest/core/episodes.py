@@ -60,6 +60,11 @@ class Episodes:
     def concatenate(parts: Sequence[Episodes]) -> Episodes:
         return Episodes(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Episodes)})
 
+    def answer(self, tests: Tests) -> bool:
+        """Are these the episodes of these tests, by where they begin and what they draw from?"""
+        lineage = ("root_seed", "stream", "shift", "start_step", "operator", "parent")
+        return all(np.array_equal(getattr(self, name), getattr(tests, name)) for name in lineage)
+
     def executed_steps(self) -> int:
         """Environment steps these episodes cost; a kept prefix cost nothing again."""
         return int((self.length - self.start_step).sum())
