@@ -21,7 +21,15 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.settings import FIELDS, TEXT, Rule, between, whole
 from epymarl_fairtest.store.checksum import unseal, verify
-from epymarl_fairtest.store.read import damaged, read_arrays, read_json, refuse_missing, refuse_other_formats
+from epymarl_fairtest.store.read import (
+    damaged,
+    read_arrays,
+    read_json,
+    refuse_missing,
+    refuse_odd_manifest,
+    refuse_odd_summary,
+    refuse_other_formats,
+)
 
 COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
 SUMMARY = dict.fromkeys(COUNTS, whole(0)) | {"coverage": between(0, 1), "theta": between(0, 1), "method": TEXT}
@@ -144,6 +152,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     manifest = _read_verified(path / "manifest.json")
     if not isinstance(manifest.get("settings"), dict) or not TEXT.holds(manifest.get("task")):
         raise damaged(path / "manifest.json", "it does not name the task and the settings")
+    refuse_odd_manifest(path / "manifest.json", manifest)
     return manifest
 
 
@@ -151,6 +160,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     """The summary of a search, or that of a study of the predictor, which counts nothing."""
     verify(path / "summary.json")
     summary = _read_verified(path / "summary.json")
+    refuse_odd_summary(path / "summary.json", summary)
     if summary.get("method") != "predictor":
         _check(path / "summary.json", summary, SUMMARY)
         ledger = summary.get("ledger") or {}

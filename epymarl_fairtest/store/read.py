@@ -1,9 +1,14 @@
-"""Reading what a run left behind: which formats, checked arrays, one error for every kind of damage. No pickle."""
+"""Reading what a run left behind: which formats, checked values and arrays, one error for every kind of damage.
+
+No pickle. A checksum shows an accident; whoever writes a file by hand can give it the right one, so every value that
+somebody reads has a rule here.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +16,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.settings import FIELDS, LARGEST, Rule, is_number, is_whole
 from epymarl_fairtest.store.checksum import verify
 
 FORMAT = 3
+
+
+def _is_count(value: Any) -> bool:
+    return is_whole(value) and 0 <= value < LARGEST
+
+
+def _is_finite(value: Any) -> bool:
+    return is_number(value) and abs(value) < LARGEST and math.isfinite(value)
+
+
+def _each(value: Any, holds: Any) -> bool:
+    """Is it a set of names and values that are all like that?"""
+    return isinstance(value, dict) and all(holds(part) for part in value.values())
+
+
+COUNT = Rule("a count", _is_count)
+WORDS = Rule("text", lambda v: isinstance(v, str) and v.isprintable())
+SECONDS = Rule("seconds", lambda v: _is_finite(v) and v >= 0)
+SHARES = Rule("shares by name", lambda v: _each(v, lambda x: x is None or (_is_finite(x) and 0 <= x <= 1)))
+TIMES = Rule("seconds by name", lambda v: _each(v, SECONDS.holds))
+SPENT = Rule("episodes and steps by purpose", lambda v: _each(v, lambda x: _each(x, _is_count) and len(x) == 2))
+NAMES = Rule("names and values", lambda v: isinstance(v, dict))
+INDEX = Rule("an index", lambda v: isinstance(v, str) and v in INDICES)
+LEARNED = Rule(
+    "numbers, or lists of them, by name",
+    lambda v: _each(
+        v, lambda x: x is None or _is_finite(x) or (isinstance(x, list) and all(p is None or _is_finite(p) for p in x))
+    ),
+)
+COUNTED = ("executed_episodes", "charged_strict", "charged_paper")
+SUMMARY: dict[str, Rule] = {
+    **dict.fromkeys((*COUNTED, "executed_steps", "unique_failures", "suffix_failures", "confirmed_failures"), COUNT),
+    **dict.fromkeys(("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures"), COUNT),
+    **dict.fromkeys(("task", "method", "preset", "engine"), WORDS),
+    **dict.fromkeys(("wall_seconds", "cpu_seconds"), SECONDS),
+    **dict.fromkeys(("index_quantiles", "jfi_quantiles"), SHARES),
+    "seed": COUNT,
+    "index": INDEX,
+    "phases": TIMES,
+    "predictor": LEARNED,
+    "ledger": SPENT,
+    "notes": NAMES,
+}
+MANIFEST: dict[str, Rule] = {
+    **dict.fromkeys(("fairtest", "python", "task", "engine", "host", "algorithm", "key", "policy_digest"), WORDS),
+    **dict.fromkeys(("policy", "command"), Rule("text", lambda v: isinstance(v, str))),
+    **dict.fromkeys(("seed", "training_pool", "time_limit"), COUNT),
+    "theta": Rule("a number from 0 to 1", lambda v: _is_finite(v) and 0 <= v <= 1),
+    "distinct_distance": SECONDS,
+    "versions": Rule("text by name", lambda v: _each(v, WORDS.holds)),
+    "settings": NAMES,
+    "env_args": NAMES,
+}
+NEEDED_OF_SEARCH = ("task", "seed", "executed_steps", *COUNTED, "wall_seconds", "cpu_seconds", "confirmed_failures")
+
+
+def refuse_odd_summary(path: Path, summary: Mapping[str, Any]) -> None:
+    """Of a search, or of a study of the predictor, which counts nothing."""
+    _refuse_odd(path, summary, SUMMARY, () if summary.get("method") == "predictor" else NEEDED_OF_SEARCH)
+
+
+def refuse_odd_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    _refuse_odd(path, manifest, MANIFEST, ("settings",))
+    _refuse_odd(path, manifest["settings"], {name: field.metadata["rule"] for name, field in FIELDS.items()})
+
+
+def _refuse_odd(path: Path, values: Mapping[str, Any], rules: Mapping[str, Any], needed: Collection[str] = ()) -> None:
+    """Every value that is there keeps its rule; None is what a run does not have."""
+    lacking = [name for name in needed if values.get(name) is None]
+    if lacking:
+        raise damaged(path, f"it does not say {', '.join(lacking)}")
+    for name, rule in rules.items():
+        value = values.get(name)
+        if value is not None and not rule.holds(value):
+            text = repr(value)
+            shown = text if len(text) <= 60 else f"{text[:57]}..."
+            raise damaged(path, f"it says {name}={shown}, which is not {rule.allowed}")
 
 
 def refuse_missing(folder: Path) -> None:

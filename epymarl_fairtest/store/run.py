@@ -53,6 +53,7 @@ from epymarl_fairtest.store.read import (
     read_arrays,
     read_json,
     refuse_missing,
+    refuse_odd_manifest,
     refuse_other_formats,
 )
 
@@ -309,6 +310,7 @@ class RunFolder:
         lacking = [name for name in ("settings", "seed", "command", "policy_digest") if name not in manifest]
         if lacking:
             raise damaged(path, f"it lacks {', '.join(lacking)}")
+        refuse_odd_manifest(path, manifest)
         return manifest
 
     def join_failures(self, added: Mapping[str, NDArray[Any]]) -> None:
