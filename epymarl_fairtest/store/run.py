@@ -83,10 +83,10 @@ class RunFolder:
         self._extra: list[str] = []  # files of the steps after the search
         self._made = [place for place in (path, *path.parents) if not place.exists()]
         try:
-            if (path / LOCK_FILE).is_file():  # of a process that was killed before it began
-                self._made = [path]
             path.parent.mkdir(parents=True, exist_ok=True)
-            if not never_begun(path):
+            if never_begun(path):
+                self._made = [path]
+            else:
                 path.mkdir()
             self._lock = _lock(path)
             if not never_begun(path):  # somebody else began it meanwhile
@@ -361,8 +361,8 @@ class RunFolder:
 
 
 def never_begun(path: Path) -> bool:
-    """Is this an empty folder, or one whose run was killed before it wrote its manifest?"""
-    if path.is_symlink() or not path.is_dir():
+    """Was the run in this folder killed before it wrote its manifest? Then it holds nothing but what we made."""
+    if path.is_symlink() or not (path / LOCK_FILE).is_file():
         return False
     return all(
         entry.name == LOCK_FILE
