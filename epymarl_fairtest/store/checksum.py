@@ -15,6 +15,8 @@ CHECKSUMS = "checksums.json"
 
 def checksum(path: Path) -> int:
     crc = 0
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is no file")  # a pipe would be waited for
     with open(path, "rb", buffering=0) as file:
         while piece := file.read(1 << 20):
             crc = zlib.crc32(piece, crc)

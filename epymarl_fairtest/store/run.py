@@ -61,6 +61,7 @@ SCALARS = (
     "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi",
 )  # fmt: skip
 RESULTS = ("journal.jsonl", "failures.npz", "failures.csv", "executions.npz", "evidence.npz")
+NEEDED = ("settings", "seed", "theta", "command", "policy_digest")  # of a manifest, to resume its run
 PIECES = ("batches", "parts")  # folders of what is executed and of its failures, batch by batch
 PIECE = re.compile(r"[0-9]{5,}\.npz")
 WRITTEN_INTO = (*PIECES, "damaged", "policy", "report")
@@ -186,23 +187,18 @@ class RunFolder:
             self._set_aside(self._batch(number), "does not hold the episodes that the journal counts")
             return None
         episodes, part = Episodes(**columns), self._part(number)
-        if entry["failures"] and not self._holds_failures(part, entry):
-            failing = failure_arrays(self._judged(episodes))
-            if len(failing["id"]) != entry["failures"]:
-                return None
-            write_arrays(part, failing)
-            self._append({**entry, "part_checksum": checksum(part)})
+        if not entry["failures"]:
+            return episodes
+        failing = failure_arrays(self._judged(episodes))
+        if self._is_whole(part, entry["part_checksum"]):
+            if _like(part, failing, entry["failures"]):
+                return episodes
+            self._set_aside(part, "does not hold the failures that the journal counts")
+        if len(failing["id"]) != entry["failures"]:
+            return None
+        write_arrays(part, failing)
+        self._append({**entry, "part_checksum": checksum(part)})
         return episodes
-
-    def _holds_failures(self, part: Path, entry: Entry) -> bool:
-        """Are the failures of a batch there, as many as the journal says?"""
-        if not self._is_whole(part, entry["part_checksum"]):
-            return False
-        with contextlib.suppress(FairTestError):
-            if len(load_failures(part)) == entry["failures"]:
-                return True
-        self._set_aside(part, "does not hold the failures that the journal counts")
-        return False
 
     def _is_whole(self, path: Path, promised: int) -> bool:
         """Is the file what the journal says? A damaged one is set aside."""
@@ -307,10 +303,12 @@ class RunFolder:
             manifest = unseal(read_json(path))
         except ValueError as error:
             raise damaged(path, error) from error
-        lacking = [name for name in ("settings", "seed", "command", "policy_digest") if name not in manifest]
+        lacking = [name for name in NEEDED if manifest.get(name) is None]
         if lacking:
             raise damaged(path, f"it lacks {', '.join(lacking)}")
         refuse_odd_manifest(path, manifest)
+        if "index" not in manifest["settings"]:
+            raise damaged(path, "its settings lack the index")
         return manifest
 
     def join_failures(self, added: Mapping[str, NDArray[Any]]) -> None:
@@ -390,6 +388,16 @@ def _holds(path: Path, arrays: dict[str, NDArray[Any]]) -> bool:
     return stored.keys() == arrays.keys() and all(
         (stored[name].dtype, stored[name].tobytes()) == (array.dtype, array.tobytes()) for name, array in arrays.items()
     )
+
+
+def _like(path: Path, arrays: dict[str, NDArray[Any]], count: int) -> bool:
+    """Does the file hold so many failures, in arrays of these names and kinds?"""
+    try:
+        stored = read_arrays(path)
+        kinds = [{name: (a.dtype.kind, a.shape[1:]) for name, a in some.items()} for some in (stored, arrays)]
+        return kinds[0] == kinds[1] and {len(column) for column in stored.values()} == {count, len(load_failures(path))}
+    except (FairTestError, TypeError):  # TypeError: an array without a length
+        return False
 
 
 def failure_arrays(judged: Judged) -> dict[str, NDArray[Any]]:
