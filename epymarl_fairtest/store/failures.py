@@ -18,6 +18,8 @@ from epymarl_fairtest.store.read import read_arrays, refuse_other_formats
 
 COPIED = ("states", "actions", "rewards", "q", "length", "root_seed", "stream", "shift", "start_step", "parent", "id")
 
+KINDS = {"states": "f8", "obs": "f4", "actions": "i2", "rewards": "f8", "q": "f4", "operator": "i1", "stream": "u8"}
+
 
 def load_failures(path: Path) -> Episodes:
     """The failures of a run, in the order in which they were found; `obs` holds nothing (B, T, N, 0)."""
@@ -57,9 +59,11 @@ def are_episodes(columns: dict[str, NDArray[Any]]) -> bool:
     """Are these the arrays of an executed batch, as `Episodes` holds them?"""
     if columns.keys() != Episodes.__dataclass_fields__.keys() or not _fit(columns):
         return False
+    if any(columns[name].dtype != kind for name, kind in KINDS.items()):
+        return False
     operator, obs, actions = columns["operator"], columns["obs"], columns["actions"]
-    known = operator.dtype.kind == "i" and bool(((operator >= 0) & (operator < len(OPERATORS))).all())
-    return known and obs.dtype.kind == "f" and obs.ndim == 4 and obs.shape[:3] == actions.shape
+    known = bool(((operator >= 0) & (operator < len(OPERATORS))).all())
+    return known and obs.ndim == 4 and obs.shape[:3] == actions.shape
 
 
 def read_column(path: Path, name: str) -> NDArray[Any]:

@@ -394,10 +394,15 @@ def _like(path: Path, arrays: dict[str, NDArray[Any]], count: int) -> bool:
     """Does the file hold so many failures, in arrays of these names and kinds?"""
     try:
         stored = read_arrays(path)
-        kinds = [{name: (a.dtype.kind, a.shape[1:]) for name, a in some.items()} for some in (stored, arrays)]
+        kinds = [{name: (_kind(a), a.shape[1:]) for name, a in some.items()} for some in (stored, arrays)]
         return kinds[0] == kinds[1] and {len(column) for column in stored.values()} == {count, len(load_failures(path))}
     except (FairTestError, TypeError):  # TypeError: an array without a length
         return False
+
+
+def _kind(array: NDArray[Any]) -> str:
+    """Its type; texts may be of any length."""
+    return "U" if array.dtype.kind == "U" else array.dtype.str
 
 
 def failure_arrays(judged: Judged) -> dict[str, NDArray[Any]]:
