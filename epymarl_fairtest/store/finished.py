@@ -26,6 +26,7 @@ from epymarl_fairtest.store.read import (
     read_arrays,
     read_json,
     refuse_missing,
+    refuse_odd_columns,
     refuse_odd_manifest,
     refuse_odd_summary,
     refuse_other_formats,
@@ -69,6 +70,7 @@ class FinishedRun:
         """SCALARS, status, initial_state and received; no columns where there is no failure."""
         path = self.path / "failures.npz"
         columns = read_arrays(path, FAILURES) if path.is_file() else {}
+        refuse_odd_columns(path, columns)
         if not columns:
             return {}
         fits = columns.keys() == set(FAILURES) and {one.shape[:1] for one in columns.values()} == {columns["id"].shape}
@@ -186,6 +188,7 @@ def _check(path: Path, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> 
 def _read_executions(path: Path, judged: int, method: str) -> Columns:
     names = (*SCALARS, "purpose", "random", "received")
     columns = read_arrays(path) if path.is_file() else {}
+    refuse_odd_columns(path, columns)
     if not columns and not judged:  # nothing was executed: no columns either
         columns = {name: np.empty(0) for name in names} | {"random": np.empty(0, bool), "received": np.empty((0, 0))}
     if "purpose" in columns:

@@ -140,6 +140,25 @@ def damaged(path: Path, why: object) -> FairTestError:
     return FairTestError(f"{str(path)!r} is damaged: {why}.")
 
 
+COLUMNS = {
+    **dict.fromkeys(("id", "root_seed", "parent", "start_step", "length"), ("iu", 1)),
+    **dict.fromkeys(("operator", "purpose", "status"), ("U", 1)),
+    **{"index": ("f", 1), "random": ("b", 1), "received": ("f", 2), "rewards": ("f", 3), "initial_state": ("f", 2)},
+}
+"""Columns of executions.npz and failures.npz -> kinds of numbers, axes."""
+
+
+def refuse_odd_columns(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Every column that is there is of its kind, and what was received is a number."""
+    for name, (kinds, axes) in COLUMNS.items():
+        column = columns.get(name)
+        if column is None or not column.size:
+            continue
+        odd = column.dtype.kind not in kinds or column.ndim != axes
+        if odd or (name in ("received", "rewards") and not np.isfinite(column).all()):
+            raise damaged(path, f"its column {name} is none of a run's")
+
+
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz, all of them or those named; refused if its run promised another checksum."""
     try:
