@@ -70,12 +70,12 @@ class FinishedRun:
         """SCALARS, status, initial_state and received; no columns where there is no failure."""
         path = self.path / "failures.npz"
         columns = read_arrays(path, FAILURES) if path.is_file() else {}
-        refuse_odd_columns(path, columns)
         if not columns:
             return {}
         fits = columns.keys() == set(FAILURES) and {one.shape[:1] for one in columns.values()} == {columns["id"].shape}
         if not fits or (columns["rewards"].ndim, columns["initial_state"].ndim) != (3, 2):
             raise damaged(path, "its columns do not hold failures")
+        refuse_odd_columns(path, columns)
         columns["received"] = totals(columns.pop("rewards"))
         return columns
 
