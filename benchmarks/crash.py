@@ -120,8 +120,8 @@ class Run:
     def go(self, *, after: float | None = None, call: int | None = None) -> int:
         """Begin or go on, killed after so many seconds or before that call; the exit code, negative if it was."""
         resuming = (self.out / "manifest.json").is_file()
-        if self.out.exists() and not resuming:
-            shutil.rmtree(self.out)  # killed before it began: a user would do the same
+        if self.out.exists() and not any(self.out.iterdir()):
+            self.out.rmdir()  # killed between two calls; anything else that it left is taken over
         words = ["--resume", str(self.out)] if resuming else [*self.words, "--out", str(self.out)]
         source, pipe = os.pipe()
 

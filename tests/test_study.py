@@ -29,6 +29,7 @@ from epymarl_fairtest.commands.study import add_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.settings import Rule, flat_names, setting
+from epymarl_fairtest.store.checksum import sealed, unsealed
 from epymarl_fairtest.store.lock import Lock
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES, configure
@@ -551,7 +552,7 @@ def test_runs_that_are_not_the_same_are_run_and_the_nearest_difference_is_told(
     told("team.time_limit: 8 there, 7 here", *random, of=shorter)
     told("no run that is missing here\n", "--methods", "hill_climber")
     for path in copy.glob("runs/*/*/*/manifest.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"fairtest": "0.0.1"}))
+        path.write_text(json.dumps(sealed(unsealed(path.read_bytes()) | {"fairtest": "0.0.1"})))
     told("fairtest: '0.0.1' there", *random)
     for path in copy.glob("runs/*/*/*/summary.json"):
         path.write_text("{")

@@ -72,8 +72,8 @@ class Campaign:
         if self._is_charged(request) and len(tests) > self._left():
             tests = tests.take(slice(self._left()))
         episodes = self._store.load_batch(self._batches)  # a resumed run has executed it already
-        known = episodes is not None
-        if episodes is None:
+        known = episodes is not None and episodes.answer(tests)
+        if episodes is None or not known:
             with self._clock.phase("execution"):
                 episodes = self._engine.execute(tests)
             episodes.id = self.ledger.executed_episodes + np.arange(len(episodes), dtype=np.int64)

@@ -76,6 +76,7 @@ def add_parser(commands: Any) -> None:
 
 
 def replay_failures(args: Namespace) -> int:
+    from epymarl_fairtest.core.files import refuse_link
     from epymarl_fairtest.core.indices import INDICES
     from epymarl_fairtest.core.judged import Judge
     from epymarl_fairtest.report.libraries import needed_for
@@ -102,6 +103,8 @@ def replay_failures(args: Namespace) -> int:
     replayed = compare(failures, again, judge)
     rows = range(len(again)) if kinds else ()
     scenes = [scene_of(team.task, again, row, chosen.index, run.theta, chosen.agents) for row in rows]
+    for own in () if args.out else (args.run / "report", args.run / "report" / "replays"):
+        refuse_link(own)
     files = _draw(scenes, kinds, args.out or args.run / "report" / "replays") if kinds else []
     agree = all(one.agrees for one in replayed)
     if args.json:

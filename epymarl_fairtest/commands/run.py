@@ -73,6 +73,7 @@ def _resume(args: Namespace) -> int:
     from epymarl_fairtest.host.sacred_log import sacred_folder
     from epymarl_fairtest.store.run import RunFolder
     from epymarl_fairtest.strategies import configure
+    from epymarl_fairtest.team.checkpoint import differences
     from epymarl_fairtest.team.saved import saved_team, team_folder
 
     folder = RunFolder.resume(args.resume, warn)
@@ -80,9 +81,10 @@ def _resume(args: Namespace) -> int:
     settings = configure(manifest["settings"])
     policy = team_folder(folder.path, manifest, args.policy)
     team = saved_team(policy, settings.allocation)
-    if team.origin["policy_digest"] != manifest["policy_digest"]:
+    unlike = differences(manifest, {"task": team.task.name, **team.origin})
+    if unlike:
         raise FairTestError(
-            f"The team in {str(policy)!r} is not the one that {str(folder.path)!r} tested (other weights)."
+            f"The team in {str(policy)!r} is not the one that {str(folder.path)!r} tested ({'; '.join(unlike)})."
             " Give the right folder with --policy."
         )
     sacred = sacred_folder(folder.path, manifest)

@@ -307,6 +307,7 @@ def _write(planned: Study, results: Results, *, figures: bool = True) -> str:
 
 
 def _draw(planned: Study, results: Results) -> None:
+    from epymarl_fairtest.core.files import make_folder
     from epymarl_fairtest.report.libraries import needed_for
     from epymarl_fairtest.study.tables import AUCS
 
@@ -327,6 +328,7 @@ def _draw(planned: Study, results: Results) -> None:
             metric: {team: {v: results.values(team, v, metric) for v in results.variants} for team in results.teams}
             for metric in results.metrics
         }
+    make_folder(planned.root / "figures")
     budget = f"{planned.common.budget:,} episodes, {planned.common.accounting} accounting"
     study_figures(planned.kind, drawing, values, planned.root / "figures", budget)
 

@@ -64,6 +64,11 @@ class Episodes:
         """Without what the agents saw, most of a large team's episodes: only agents with a memory need it again."""
         return replace(self, obs=np.empty((*self.obs.shape[:-1], 0), np.float32))
 
+    def answer(self, tests: Tests) -> bool:
+        """Are these the episodes of these tests, by where they begin and what they draw from?"""
+        lineage = ("root_seed", "stream", "shift", "start_step", "operator", "parent")
+        return all(np.array_equal(getattr(self, name), getattr(tests, name)) for name in lineage)
+
     def executed_steps(self) -> int:
         """Environment steps these episodes cost; a kept prefix cost nothing again."""
         return int((self.length - self.start_step).sum())

@@ -1,6 +1,7 @@
 """Files appear whole or not at all: temporary file in the same folder, fsync, rename; Ctrl-C waits meanwhile.
 
-The only place that knows how; everything that must never be half written goes through here.
+The only place that knows how; everything that must never be half written goes through here. Links are never written
+through: a folder that somebody sent may hold links to anywhere.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import signal
 import stat
@@ -22,6 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+LEFT_OVER = re.compile(r"\..+\.[0-9a-f]+\.tmp")
+NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
 @contextlib.contextmanager
@@ -47,16 +57,16 @@ def replace_file(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
 
     Raises OSError as it comes; whoever has nothing better to say than `cannot_write` calls `write_atomically`.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # as LEFT_OVER says
     try:
-        with uninterrupted():
-            with open(temporary, "xb") as file:  # a new file has the mode that the umask leaves
+        with uninterrupted(), _claimed(temporary):
+            with open(temporary, "wb") as file:
                 fill(file)
                 file.flush()
                 os.fsync(file.fileno())
-            if path.exists():
+            if path.is_file() and not path.is_symlink():
                 _keep_owner_and_mode(path, temporary)
-            os.replace(temporary, path)
+            os.replace(temporary, path)  # of a link, the link itself
             sync_folder(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -70,6 +80,56 @@ def _keep_owner_and_mode(old: Path, new: Path) -> None:
         with contextlib.suppress(PermissionError):  # matters when root writes into somebody else's folder
             os.chown(new, status.st_uid, status.st_gid)
     os.chmod(new, stat.S_IMODE(status.st_mode))
+
+
+@contextlib.contextmanager
+def _claimed(path: Path) -> Iterator[None]:
+    """Make the file, with the mode that the umask leaves; its lock says meanwhile that somebody is writing it."""
+    handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o666)
+    try:
+        if fcntl is None:  # Windows renames no file that is open
+            os.close(handle)
+        else:
+            _is_ours(handle)
+        yield
+    finally:
+        if fcntl is not None:
+            os.close(handle)
+
+
+def _is_ours(handle: int) -> bool:
+    """Whether this process has the file's lock now; never where there are no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (OSError, AttributeError):
+        return False
+    return True
+
+
+def remove_left_over(folder: Path) -> None:
+    """Delete what killed processes were writing into this folder, and nothing that is being written."""
+    for path in folder.iterdir() if folder.is_dir() and not folder.is_symlink() else ():
+        if LEFT_OVER.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                if _is_ours(file.fileno()):
+                    path.unlink()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder of our own unless it is there; refuse a link in its place, which leads somewhere else."""
+    refuse_link(path)
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise FairTestError(
+            f"{str(path)!r} is a link to {os.readlink(path)!r}, and FairTest never writes through a link inside a"
+            " folder of its own. Put the file or folder itself there, or remove the link."
+        )
 
 
 def write_atomically(path: Path, fill: Callable[[BinaryIO], Any]) -> None:

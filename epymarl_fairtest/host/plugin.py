@@ -54,12 +54,13 @@ from epymarl_fairtest.team.checkpoint import (
     does_not_fit,
     load_weights,
     mismatches,
+    origin_of,
     record_of_training,
     save_policy,
 )
 from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.sample import FILE as SAMPLE_FILE
-from epymarl_fairtest.team.sample import TrainingEpisodes, TrainingSample, load_sample
+from epymarl_fairtest.team.sample import TrainingEpisodes, TrainingSample, load_sample, refuse_other_teams
 
 PROBE_EPISODES = 8
 BESIDES = 10.0  # seconds for what does not grow with the budget: compiling, the predictor, the page
@@ -402,12 +403,7 @@ class Plugin:
             allocation=self.settings.allocation,
             sample=sample,
             origin={
-                "host": self._host.name,
-                "algorithm": record.algorithm,
-                "key": record.key,
-                "env_args": record.env_args,
-                "policy_digest": digest(runner.mac.agent.state_dict()),
-                "training_pool": len(sample),
+                **origin_of(record, digest(runner.mac.agent.state_dict()), sample),
                 # where `fairtest run --resume` puts what is added later
                 **({} if sacred is None else {"sacred": os.path.relpath(sacred, folder.path)}),
             },
@@ -454,6 +450,7 @@ class Plugin:
         beside = self._sample_beside_checkpoint()
         if beside is not None:
             sample = load_sample(beside)
+            refuse_other_teams(sample, beside, self.task.n_agents, self._available.shape[1])
             self._say(f"FairTest uses the training sample in {str(beside)!r} ({len(sample)} episodes).")
             return sample
         self._say(

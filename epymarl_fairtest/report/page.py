@@ -16,7 +16,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from epymarl_fairtest.campaign.cautions import amount, cautions
-from epymarl_fairtest.core.files import cannot_write, write_atomically
+from epymarl_fairtest.core.files import make_folder, remove_left_over, write_atomically
 from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.drawing import AGENTS
@@ -39,10 +39,8 @@ def make_report(run_path: Path, task: Task | None = None) -> Path:
     view, replays = view_of(record), replays_of(record, task)
     content = html_of(view, replays).encode()
     path = run_path / "report" / "index.html"
-    try:
-        path.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise cannot_write(path.parent, error) from error
+    make_folder(path.parent)
+    remove_left_over(path.parent)
     write_atomically(path, lambda file: file.write(content))
     return path
 

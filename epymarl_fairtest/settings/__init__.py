@@ -3,6 +3,7 @@
 from epymarl_fairtest.core.shipped import presets
 from epymarl_fairtest.settings.assignments import parse_assignment, parse_assignments
 from epymarl_fairtest.settings.rules import (
+    AT_ONCE,
     LARGEST,
     OPTIONAL_TEXT,
     TEXT,
@@ -22,6 +23,7 @@ from epymarl_fairtest.settings.rules import (
 from epymarl_fairtest.settings.schema import FIELDS, Settings, checked_settings, free_cores, merged
 
 __all__ = [
+    "AT_ONCE",
     "FIELDS",
     "LARGEST",
     "OPTIONAL_TEXT",

@@ -21,8 +21,9 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     try:
         parsed = yaml.safe_load(value)
         return name, float(parsed) if isinstance(parsed, str) and _is_float(parsed) else parsed
-    except yaml.YAMLError as error:
-        raise FairTestError(f"--set {text!r}: the value is not YAML ({error.__class__.__name__})") from error
+    except Exception as error:  # YAML's dates and numbers fail in ways of their own
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        raise FairTestError(f"--set {shown!r}: the value is not YAML ({error.__class__.__name__})") from error
 
 
 def parse_assignments(texts: Sequence[str], named: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from epymarl_fairtest.core.registry import nearest
 
 Options = TypeVar("Options")
 LARGEST = 2**63  # of whole numbers: what is computed with them fits a float
+AT_ONCE = 100_000  # tests that are made or held at once: more of them fit no memory
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,13 @@ def between(low: float, high: float, *, open_low: bool = False, optional: bool =
     )
 
 
-def whole(low: int, *, optional: bool = False) -> Rule:
-    sentence = f"a whole number of at least {low}" + (" or null" if optional else "")
-    return Rule(sentence, lambda v: (optional and v is None) or (is_whole(v) and v >= low))
+def whole(low: int, most: int | None = None, *, optional: bool = False) -> Rule:
+    """`most` where more would fit no memory, whatever the budget."""
+    span = f"of at least {low}" if most is None else f"from {low} to {most:,}"
+    return Rule(
+        f"a whole number {span}" + (" or null" if optional else ""),
+        lambda v: (optional and v is None) or (is_whole(v) and low <= v and (most is None or v <= most)),
+    )
 
 
 def one_of(*choices: str) -> Rule:

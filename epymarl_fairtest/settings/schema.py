@@ -19,6 +19,7 @@ from epymarl_fairtest.core.ledger import ACCOUNTINGS
 from epymarl_fairtest.core.registry import meant
 from epymarl_fairtest.core.shipped import presets, shipped
 from epymarl_fairtest.settings.rules import (
+    AT_ONCE,
     LARGEST,
     OPTIONAL_TEXT,
     TEXT,
@@ -75,7 +76,8 @@ class Settings:
         "share of the random executions that theta=auto calls unfair",
     )
     calibration_episodes: int | None = setting(
-        whole(20, optional=True), "random executions that theta=auto looks at; null: 1,000, or a fifth of the budget"
+        whole(20, AT_ONCE, optional=True),
+        "random executions that theta=auto looks at; null: 1,000, or a fifth of the budget",
     )
     budget: int = setting(whole(1), "episodes the method may spend, in the unit of `accounting`")
     accounting: str = setting(
@@ -89,7 +91,7 @@ class Settings:
         between(0, 1e6, open_low=True), "softmax temperature, in units of the Q range of that agent at that step"
     )
     workers: int | None = setting(
-        whole(1, optional=True),
+        whole(1, 1024, optional=True),
         "threads of the twin engine and of the predictor's forest; null: two where two cores are free. Results do not"
         " depend on it",
     )
@@ -115,7 +117,7 @@ class Settings:
     seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
     training_pool: int = setting(whole(0), "training episodes kept, later ones more likely; 0 switches the hook off")
     coverage_bins: int = setting(
-        Rule("a whole number from 1 to 64", lambda v: is_whole(v) and 1 <= v <= 64),
+        whole(1, 64),
         "bins per position coordinate of the coverage grid",
     )
     distinct_distance: float | None = setting(

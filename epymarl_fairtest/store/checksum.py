@@ -15,6 +15,8 @@ CHECKSUMS = "checksums.json"
 
 def checksum(path: Path) -> int:
     crc = 0
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path} is no file")  # a pipe would be waited for
     with open(path, "rb", buffering=0) as file:
         while piece := file.read(1 << 20):
             crc = zlib.crc32(piece, crc)
@@ -57,7 +59,11 @@ def verify(path: Path) -> None:
             f"{str(record)!r} is damaged ({error}): nothing says whether {path.name} is whole. Move it away to read"
             " the file unchecked."
         ) from error
-    if promised is not None and checksum(path) != promised:
+    try:
+        whole = promised is None or checksum(path) == promised
+    except OSError as error:
+        raise FairTestError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
+    if not whole:
         raise FairTestError(
             f"{str(path)!r} is damaged: its checksum is not the one in {CHECKSUMS}. Restore it from a copy, or repeat"
             " the run: manifest.json has its command, and the same seed gives the same failures."

@@ -1,16 +1,21 @@
-"""What summary.json and manifest.json of a search may hold, name by name: whoever reads them may rely on it.
+"""What manifest.json, summary.json and the columns of a run may hold, name by name: whoever reads them may rely on it.
 
-A file may be whole and sealed and still hold nonsense: anybody can write one.
+A checksum shows an accident; whoever writes a file by hand can give it the right one.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.settings import FIELDS, LARGEST, Rule, is_number, is_whole
+from epymarl_fairtest.settings import FIELDS, LARGEST, is_number, is_whole
+from epymarl_fairtest.store.read import damaged
 
 Holds = Callable[[Any], bool]
 
@@ -23,12 +28,20 @@ def real(value: Any) -> bool:
     return is_number(value) and abs(value) < LARGEST and math.isfinite(value)
 
 
+def seconds(value: Any) -> bool:
+    return real(value) and value >= 0
+
+
 def share(value: Any) -> bool:
-    return is_number(value) and 0 <= value <= 1
+    return real(value) and 0 <= value <= 1
 
 
 def text(value: Any) -> bool:
     return isinstance(value, str)
+
+
+def words(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable()
 
 
 def maybe(holds: Holds) -> Holds:
@@ -44,18 +57,18 @@ def named(holds: Holds) -> Holds:
     return lambda value: isinstance(value, dict) and all(map(holds, value.values()))
 
 
-def having(needed: Mapping[str, Holds], **also: Holds) -> Holds:
-    """A set that has these names, and perhaps those of `also`."""
-
-    def holds(value: Any) -> bool:
-        if not isinstance(value, dict) or not needed.keys() <= value.keys():
-            return False
-        return all(rule(value[name]) for name, rule in {**needed, **also}.items() if name in value)
-
-    return holds
+def having(needed: Mapping[str, Holds]) -> Holds:
+    """A set that has these names at least."""
+    return lambda value: (
+        isinstance(value, dict) and all(name in value and holds(value[name]) for name, holds in needed.items())
+    )
 
 
-SPENT = having({"episodes": count, "steps": count})
+def anything(value: Any) -> bool:
+    return True
+
+
+RATE = having({"rate": share, "low": share, "high": share, "unfair": count, "executions": count})
 RANDOM_TEAM = having(
     {"starts": count, "received": each(real), "return": real, "team_received": each(real), "team_return": real,
      "better": count, "worse": count, "p": share, "beaten": lambda value: isinstance(value, bool)}
@@ -65,13 +78,6 @@ COMPETENCE = having(
      "least_return": maybe(real), "random_team": maybe(RANDOM_TEAM)}
 )  # fmt: skip
 LEAST = having({"agent": count, "count": count, "share": share, "low": share, "high": share})
-PREDICTOR = having(
-    {"d": maybe(real), "joint_states": maybe(count)},
-    auc_abstract=maybe(share), auc_full=maybe(share), episodes=count, unfair=count,
-)  # fmt: skip
-
-
-RATE = having({"rate": share, "low": share, "high": share, "unfair": count, "executions": count})
 
 
 def rate(value: Any) -> bool:
@@ -80,52 +86,87 @@ def rate(value: Any) -> bool:
 
 def predictor(value: Any) -> bool:
     """What belongs together is there together."""
-    return PREDICTOR(value) and (value["d"] is None) == (value["joint_states"] is None) and (
-        ("episodes" in value) == ("unfair" in value)
-    )  # fmt: skip
+    if not named(lambda one: maybe(real)(one) or each(maybe(real))(one))(value):
+        return False
+    pairs = (("d", "joint_states"), ("episodes", "unfair"))
+    return all((value.get(one) is None) == (value.get(other) is None) for one, other in pairs)
 
 
-SUMMARY: dict[str, Holds] = {
-    "task": text, "seed": count, "executed_steps": count, "charged_strict": count, "charged_paper": count,
-    "confirmed_failures": count,
-}  # fmt: skip
-SUMMARY_MAY: dict[str, Holds] = {
-    "preset": maybe(text),
+SEARCHED: dict[str, Holds] = {  # what the summary of every search has
+    **dict.fromkeys(("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures"), count),
+    **dict.fromkeys(("executed_episodes", "executed_steps", "charged_strict", "charged_paper"), count),
+    **dict.fromkeys(("seed", "confirmed_failures"), count),
+    **dict.fromkeys(("coverage", "theta"), share),
+    **dict.fromkeys(("wall_seconds", "cpu_seconds"), seconds),
+    **dict.fromkeys(("task", "method"), words),
+}
+SUMMARY: dict[str, Holds] = {  # what it may have, or be without
+    **SEARCHED,
+    **dict.fromkeys(("unique_failures", "suffix_failures", "distinct_failures_wide", "distinct_starts"), count),
+    **dict.fromkeys(("preset", "engine", "coverage_of"), words),
+    **dict.fromkeys(("index_quantiles", "jfi_quantiles"), named(maybe(share))),
     "index": lambda value: text(value) and value in INDICES,
-    "engine": maybe(text),
-    "suffix_failures": maybe(count),
-    "distinct_failures_wide": maybe(count),
-    "distinct_starts": maybe(count),
-    "coverage_of": maybe(text),
-    "index_quantiles": maybe(named(maybe(real))),
-    "phases": maybe(named(real)),
-    "cpu_seconds": maybe(real),
-    "wall_seconds": maybe(real),
-    "predictor": maybe(predictor),
-    "ledger": maybe(named(SPENT)),
-    "natural_rate": maybe(rate),
+    "phases": named(seconds),
+    "predictor": predictor,
+    "ledger": named(having({"episodes": count, "steps": count})),
+    "notes": named(anything),
+    "natural_rate": rate,
     "agents": each(count),
-    "competence": maybe(COMPETENCE),
-    "unfair_by_chance": maybe(share),
-    "sides": maybe(named(each(count))),
-    "worst_off": having({"agent": maybe(count), "unit": text, "votes": count, "least": each(LEAST)}),
-}  # fmt: skip
-BINS: Rule = FIELDS["coverage_bins"].metadata["rule"]
-MANIFEST_MAY: dict[str, Holds] = {
-    "settings": having({}, coverage_bins=BINS.holds),
-    "distinct_distance": maybe(real),
-    "versions": named(text),
-    "policy": maybe(text),
-    "key": maybe(text),
+    "competence": COMPETENCE,
+    "unfair_by_chance": share,
+    "sides": named(each(count)),
+    "worst_off": having({"agent": maybe(count), "unit": words, "votes": count, "least": each(LEAST)}),
+}
+MANIFEST: dict[str, Holds] = {
+    **dict.fromkeys(("fairtest", "python", "task", "engine", "host", "algorithm", "key", "policy_digest"), words),
+    **dict.fromkeys(("policy", "command"), text),
+    **dict.fromkeys(("seed", "training_pool", "time_limit"), count),
+    "theta": share,
+    "distinct_distance": seconds,
+    "versions": named(words),
+    "settings": named(anything),
+    "env_args": named(anything),
+}
+COLUMNS = {  # of executions.npz and failures.npz -> kinds of numbers, axes
+    **dict.fromkeys(("id", "root_seed", "parent", "start_step", "length"), ("iu", 1)),
+    **dict.fromkeys(("operator", "purpose", "status"), ("U", 1)),
+    **{"index": ("f", 1), "random": ("b", 1), "received": ("f", 2), "rewards": ("f", 3), "initial_state": ("f", 2)},
 }
 
 
-def wrong_names(values: Mapping[str, Any], needed: Mapping[str, Holds], also: Mapping[str, Holds]) -> list[str]:
-    """What is not as it must be, as NAME=VALUE; a name that is needed and not there holds None."""
-    rules = {**needed, **{name: holds for name, holds in also.items() if name in values}}
-    return [f"{name}={shown(values.get(name))}" for name, holds in rules.items() if not holds(values.get(name))]
+def refuse_odd_summary(path: Path, summary: Mapping[str, Any]) -> None:
+    """Of a search, or of a study of the predictor, which counts nothing."""
+    _refuse_odd(path, summary, SUMMARY, () if summary.get("method") == "predictor" else SEARCHED)
 
 
-def shown(value: Any) -> str:
+def refuse_odd_manifest(path: Path, manifest: Mapping[str, Any], needed: Collection[str] = ()) -> None:
+    """With those of its settings that are `needed`."""
+    _refuse_odd(path, manifest, MANIFEST, ("task", "settings"))
+    rules: dict[str, Holds] = {name: field.metadata["rule"].holds for name, field in FIELDS.items()}
+    _refuse_odd(path, manifest["settings"], rules, needed)
+
+
+def _refuse_odd(path: Path, values: Mapping[str, Any], rules: Mapping[str, Holds], needed: Collection[str]) -> None:
+    """Every value that is there keeps its rule; None is what a run does not have."""
+    lacking = [name for name in needed if values.get(name) is None]
+    if lacking:
+        raise damaged(path, f"it does not say {', '.join(lacking)}")
+    odd = [name for name, holds in rules.items() if values.get(name) is not None and not holds(values[name])]
+    if odd:
+        raise damaged(path, "it says " + ", ".join(f"{name}={_shown(values[name])}" for name in odd))
+
+
+def _shown(value: Any) -> str:
     text = repr(value) if not is_whole(value) or abs(value) < LARGEST else "a number of too many digits"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def refuse_odd_columns(path: Path, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Every column that is there is of its kind, and what was received is a number."""
+    for name, (kinds, axes) in COLUMNS.items():
+        column = columns.get(name)
+        if column is None or not column.size:
+            continue
+        odd = column.dtype.kind not in kinds or column.ndim != axes
+        if odd or (name in ("received", "rewards") and not np.isfinite(column).all()):
+            raise damaged(path, f"its column {name} is none of a run's")

@@ -18,6 +18,8 @@ from epymarl_fairtest.store.read import read_arrays, refuse_other_formats
 
 COPIED = ("states", "actions", "rewards", "q", "length", "root_seed", "stream", "shift", "start_step", "parent", "id")
 
+KINDS = {"states": "f8", "obs": "f4", "actions": "i2", "rewards": "f8", "q": "f4", "operator": "i1", "stream": "u8"}
+
 
 def load_failures(path: Path) -> Episodes:
     """The failures of a run, in the order in which they were found; `obs` holds nothing (B, T, N, 0)."""
@@ -28,7 +30,7 @@ def load_failures(path: Path) -> Episodes:
         raise FairTestError(f"{str(path)!r} holds no failures that can be read: {error}") from error
     if not columns:
         return _nothing()
-    if not _fit(columns):
+    if not _fit(columns) or not set(columns["operator"].tolist()) <= set(OPERATORS):
         raise FairTestError(f"{str(path)!r} holds no failures of a FairTest run: its arrays do not fit together.")
     operator = np.array([OPERATORS.index(name) for name in columns["operator"].tolist()], np.int8)
     obs = np.empty((*columns["actions"].shape, 0), np.float32)
@@ -36,7 +38,7 @@ def load_failures(path: Path) -> Episodes:
 
 
 def _fit(columns: dict[str, NDArray[Any]]) -> bool:
-    """Do these arrays describe failures, one per row?"""
+    """Do these arrays describe episodes, one per row?"""
     if not columns.keys() >= {*COPIED, "operator"}:
         return False
     states, actions, rewards, q, *numbers = (columns[name] for name in COPIED)
@@ -44,7 +46,6 @@ def _fit(columns: dict[str, NDArray[Any]]) -> bool:
     start, length = columns["start_step"], columns["length"]
     return (
         len(rows) == 1
-        and set(columns["operator"].tolist()) <= set(OPERATORS)
         and all(column.shape == rows and column.dtype.kind in "iu" for column in numbers)
         and (states.dtype.kind, actions.dtype.kind, rewards.dtype.kind, q.dtype.kind) == ("f", "i", "f", "f")
         and (len(shape), states.ndim, q.ndim) == (3, 3, 4)
@@ -52,6 +53,17 @@ def _fit(columns: dict[str, NDArray[Any]]) -> bool:
         and states.shape[:2] == (*rows, shape[1] + 1)
         and bool(((start >= 0) & (start <= length) & (length <= shape[1])).all())
     )
+
+
+def are_episodes(columns: dict[str, NDArray[Any]]) -> bool:
+    """Are these the arrays of an executed batch, as `Episodes` holds them?"""
+    if columns.keys() != Episodes.__dataclass_fields__.keys() or not _fit(columns):
+        return False
+    if any(columns[name].dtype != kind for name, kind in KINDS.items()):
+        return False
+    operator, obs, actions = columns["operator"], columns["obs"], columns["actions"]
+    known = bool(((operator >= 0) & (operator < len(OPERATORS))).all())
+    return known and obs.ndim == 4 and obs.shape[:3] == actions.shape
 
 
 def read_column(path: Path, name: str) -> NDArray[Any]:

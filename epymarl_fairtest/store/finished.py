@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,16 +19,11 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.judged import Agents, of_agents, totals
 from epymarl_fairtest.core.statistics import CONFIDENCE, Rate, rate_of
-from epymarl_fairtest.settings import FIELDS, TEXT, Rule, between, whole
-from epymarl_fairtest.store import content
 from epymarl_fairtest.store.checksum import unseal, verify
-from epymarl_fairtest.store.content import MANIFEST_MAY, SUMMARY_MAY, wrong_names
+from epymarl_fairtest.store.content import refuse_odd_columns, refuse_odd_manifest, refuse_odd_summary
 from epymarl_fairtest.store.read import damaged, read_arrays, read_json, refuse_missing, refuse_other_formats
 
-COUNTS = ("evaluated", "failures", "distinct_failures", "roots", "undefined", "unstable_failures")
-SUMMARY = dict.fromkeys(COUNTS, whole(0)) | {"coverage": between(0, 1), "theta": between(0, 1), "method": TEXT}
-NEEDED = ("agents", "index", "allocation", "execution", "epsilon", "temperature", "budget", "accounting")  # settings
-SETTINGS: dict[str, Rule] = {name: FIELDS[name].metadata["rule"] for name in NEEDED}
+NEEDED = ("index", "allocation", "execution", "epsilon", "temperature", "budget", "accounting")  # settings
 SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "length", "index")
 ROWS = (*SCALARS, "purpose", "random", "received")  # of executions
 FAILURES = (*SCALARS, "status", "rewards", "initial_state")
@@ -77,6 +71,7 @@ class FinishedRun:
         fits = columns.keys() == set(FAILURES) and {one.shape[:1] for one in columns.values()} == {columns["id"].shape}
         if not fits or (columns["rewards"].ndim, columns["initial_state"].ndim) != (3, 2):
             raise damaged(path, "its columns do not hold failures")
+        refuse_odd_columns(path, columns)
         columns["received"] = totals(of_agents(columns.pop("rewards"), self.agents))
         return columns
 
@@ -172,8 +167,7 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
     summary = read_summary(path)
     if summary["method"] == "predictor":
         raise FairTestError(f"{str(path)!r} is not a search: a study of the predictor (rq3a) judges no team.")
-    _check(path / "manifest.json", {"agents": "all", **manifest["settings"]}, SETTINGS)
-    _refuse(path / "manifest.json", wrong_names(manifest, {}, MANIFEST_MAY))
+    refuse_odd_manifest(path / "manifest.json", manifest, NEEDED)
     absent = [name for name in OPTIONAL if not (path / name).is_file()]
     for name in needed:
         if name in absent:
@@ -195,8 +189,7 @@ def read_run(path: Path, *needed: str) -> FinishedRun:
 def read_manifest(path: Path) -> dict[str, Any]:
     refuse_other_formats(path)
     manifest = _read_verified(path / "manifest.json")
-    if not isinstance(manifest.get("settings"), dict) or not TEXT.holds(manifest.get("task")):
-        raise damaged(path / "manifest.json", "it does not name the task and the settings")
+    refuse_odd_manifest(path / "manifest.json", manifest)
     return manifest
 
 
@@ -204,9 +197,8 @@ def read_summary(path: Path) -> dict[str, Any]:
     """The summary of a search, or that of a study of the predictor, which counts nothing."""
     verify(path / "summary.json")
     summary = _read_verified(path / "summary.json")
+    refuse_odd_summary(path / "summary.json", summary)
     if summary.get("method") != "predictor":
-        _check(path / "summary.json", summary, SUMMARY)
-        _refuse(path / "summary.json", wrong_names(summary, content.SUMMARY, SUMMARY_MAY))
         ledger = summary.get("ledger") or {}
         summary["ledger"] = {RENAMED.get(purpose, purpose): spent for purpose, spent in ledger.items()}
     return summary
@@ -221,17 +213,9 @@ def _read_verified(path: Path) -> dict[str, Any]:
         raise damaged(path, error) from error
 
 
-def _check(path: Path, values: Mapping[str, Any], rules: Mapping[str, Rule]) -> None:
-    _refuse(path, wrong_names(values, {name: rule.holds for name, rule in rules.items()}, {}))
-
-
-def _refuse(path: Path, wrong: list[str]) -> None:
-    if wrong:
-        raise damaged(path, "it says " + ", ".join(wrong))
-
-
 def _read_executions(path: Path, judged: int, method: str) -> Columns:
     columns = read_arrays(path) if path.is_file() else {}
+    refuse_odd_columns(path, columns)
     if not columns and not judged:  # nothing was executed: no columns either
         columns = {name: np.empty(0) for name in ROWS} | {"random": np.empty(0, bool), "received": np.empty((0, 0))}
     if "purpose" in columns:

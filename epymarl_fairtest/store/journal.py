@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest.core.files import cannot_write, sync_folder, write_atomically
+from epymarl_fairtest.core.files import NOT_THROUGH_LINKS, cannot_write, sync_folder, write_atomically
 from epymarl_fairtest.store.checksum import sealed, unsealed
 
 NUMBERS = ("batch", "episodes", "steps", "failures", "batch_checksum")
@@ -30,7 +30,7 @@ def read_journal(path: Path) -> tuple[dict[int, Entry], list[bytes]]:
             if line:
                 damaged.append(line)
             continue
-        if all(type(entry.get(name)) is int for name in NUMBERS) and "part_checksum" in entry:
+        if all(type(entry.get(name)) is int and entry[name] >= 0 for name in NUMBERS) and "part_checksum" in entry:
             entries[entry["batch"]] = entry
         else:
             damaged.append(line)
@@ -40,7 +40,7 @@ def read_journal(path: Path) -> tuple[dict[int, Entry], list[bytes]]:
 def append_journal(path: Path, entry: Mapping[str, Any]) -> None:
     new = not path.exists()
     try:
-        with open(path, "ab") as file:
+        with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NOT_THROUGH_LINKS, 0o666), "ab") as file:
             file.write(journal_line(entry))
             file.flush()
             os.fsync(file.fileno())

@@ -9,14 +9,17 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import time
 from pathlib import Path
 
 from filelock import lock_descriptor
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import NOT_THROUGH_LINKS, cannot_write, refuse_link
 
 FILE = ".lock"  # in a run folder
+FIRMLY = NOT_THROUGH_LINKS | getattr(os, "O_NONBLOCK", 0)  # nor waiting for the other end of a pipe
 GLANCE = 0.05  # seconds after which whoever only looked (`is_held`) has let go
 
 
@@ -30,7 +33,7 @@ class Lock:
     def __init__(self, path: Path, held: str = "", *, wait: bool = False) -> None:
         """Refused with `held` and the holder's name if another process has it, unless that shall be waited for."""
         self._path = path
-        self._file = open(path, "a+")  # noqa: SIM115  (open as long as it is held)
+        self._file = os.fdopen(_of_our_own(path), "r+", errors="replace")
         try:
             if not _taken(self._file.fileno(), wait=wait):
                 raise InUse(f"{held} by {self._holder()}. Wait until it ends, or stop it first.")
@@ -45,7 +48,7 @@ class Lock:
     def _holder(self) -> str:
         with contextlib.suppress(OSError):  # Windows keeps others from reading it
             self._file.seek(0)
-            host, _, pid = self._file.read().partition(" ")
+            host, _, pid = self._file.read(200).partition(" ")
             if pid:
                 return f"process {pid.strip()} on {host}"
         return "another process"
@@ -59,6 +62,20 @@ class Lock:
         """Nobody will need it again."""
         self._path.unlink(missing_ok=True)
         self.release()
+
+
+def _of_our_own(path: Path) -> int:
+    """The lock's file, opened or made. The holder's name goes into it, so it must be no other file's second name."""
+    refuse_link(path)
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | FIRMLY, 0o666)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    status = os.fstat(handle)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink <= 1:
+        return handle
+    os.close(handle)
+    raise FairTestError(f"{str(path)!r} is no lock of FairTest's: it is another file too, or not a file. Remove it.")
 
 
 def is_held(path: Path) -> bool:
@@ -75,9 +92,9 @@ def is_held(path: Path) -> bool:
 
 def _opened(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR)  # NFS locks only what may be written
+        return os.open(path, os.O_RDWR | FIRMLY)  # NFS locks only what may be written
     except OSError:
-        return os.open(path, os.O_RDONLY)  # somebody else's run
+        return os.open(path, os.O_RDONLY | FIRMLY)  # somebody else's run
 
 
 def _taken(handle: int, *, wait: bool = False) -> bool:

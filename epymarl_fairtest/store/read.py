@@ -1,4 +1,4 @@
-"""Reading what a run left behind: which formats, checked arrays, one error for every kind of damage. No pickle."""
+"""Reading what a run left behind: which formats, arrays without pickle, one error for every kind of damage."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def refuse_missing(folder: Path) -> None:
 
 def refuse_other_formats(folder: Path) -> None:
     """Refuse a run folder of another format than this version's."""
+    if not (folder / "manifest.json").is_file():
+        return
     try:
         number = json.loads((folder / "manifest.json").read_bytes())["format"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -39,6 +41,8 @@ def refuse_other_formats(folder: Path) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. A checksum that it carries is not verified."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise damaged(path, "it is no file")
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -55,6 +59,8 @@ def damaged(path: Path, why: object) -> FairTestError:
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz, all of them or those named; refused if its run promised another checksum."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ValueError("it is no file")
         verify(path)
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files if names is None or name in names}

@@ -2,7 +2,8 @@
 
 Order of writing: a batch's failures first, then the batch, then its journal line with the checksums of
 both. The journal is the commit: what it names is on disk. A failure is never deleted: `failures.npz` is
-complete before the parts it was joined from are deleted, and what is damaged is moved to `damaged/`.
+complete before the parts it was joined from are deleted, and what is damaged is moved to `damaged/`. Only
+files of these names are ever changed or deleted, and none through a link.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import csv
 import io
 import os
+import re
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +26,12 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import (
+    LEFT_OVER,
     cannot_write,
     json_bytes,
+    make_folder,
+    refuse_link,
+    remove_left_over,
     sync_folder,
     uninterrupted,
     write_arrays,
@@ -37,7 +43,8 @@ from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import Judge, Judged
 from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, sealed, unseal, verify
-from epymarl_fairtest.store.failures import load_failures, read_column
+from epymarl_fairtest.store.content import refuse_odd_manifest
+from epymarl_fairtest.store.failures import are_episodes, load_failures, read_column
 from epymarl_fairtest.store.journal import Entry, append_journal, read_journal, write_journal
 from epymarl_fairtest.store.lock import FILE as LOCK_FILE
 from epymarl_fairtest.store.lock import Lock
@@ -54,6 +61,10 @@ SCALARS = (
     "id", "root_seed", "operator", "parent", "start_step", "stream", "shift", "length", "index", "jfi",
 )  # fmt: skip
 RESULTS = ("journal.jsonl", "failures.npz", "failures.csv", "executions.npz", "evidence.npz")
+NEEDED = ("settings", "seed", "theta", "command", "policy_digest")  # of a manifest, to resume its run
+PIECES = ("batches", "parts")  # folders of what is executed and of its failures, batch by batch
+PIECE = re.compile(r"[0-9]{5,}\.npz")
+WRITTEN_INTO = (*PIECES, "damaged", "policy", "report")
 Warn = Callable[[str], None]
 
 
@@ -71,13 +82,20 @@ class RunFolder:
         self.path, self.resumed, self._warn = path, False, warn
         self._journal: dict[int, Entry] = {}  # by number of the batch
         self._extra: list[str] = []  # files of the steps after the search
-        self._made = [parent for parent in path.parents if not parent.exists()]
+        self._made = [place for place in (path, *path.parents) if not place.exists()]
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.mkdir()
+            if never_begun(path):
+                self._made = [path]
+            else:
+                path.mkdir()
             self._lock = _lock(path)
-            (path / "batches").mkdir()
-            (path / "parts").mkdir()
+            if not never_begun(path):  # somebody else began it meanwhile
+                self._lock.release()
+                raise FileExistsError
+            remove_left_over(path)
+            for name in PIECES:
+                (path / name).mkdir(exist_ok=True)
             sync_folder(path.parent)
         except FileExistsError as error:
             raise FairTestError(
@@ -96,14 +114,15 @@ class RunFolder:
         refuse_other_formats(path)
         folder = cls.__new__(cls)
         folder.path, folder.resumed, folder._warn, folder._made, folder._extra = path, True, warn, [], []
-        try:
-            folder._lock = _lock(path)
-        except OSError as error:
-            raise cannot_write(path, error) from error
+        _refuse_links(path)
+        folder.manifest()  # a damaged one is refused before anything is changed
+        folder._lock = _lock(path)
         try:
             folder._refuse_finished()
-            folder.manifest()  # a damaged one is refused before anything is changed
             folder._read_journal()
+        except OSError as error:
+            folder._lock.release()
+            raise cannot_write(path, error) from error
         except BaseException:
             folder._lock.release()
             raise
@@ -118,16 +137,20 @@ class RunFolder:
     def _refuse_finished(self) -> None:
         if (self.path / "summary.json").is_file():
             with contextlib.suppress(FairTestError, OSError):  # damaged or deleted: then everything else stays
-                verify(self.path / "failures.npz")
+                for name in (CHECKSUMS, "summary.json", "failures.npz"):
+                    if not (self.path / name).is_file():
+                        raise FileNotFoundError
+                    verify(self.path / name)
                 self._clear()  # it may have been killed at the very end
+                remove_left_over(self.path / "report")
             self._lock.remove()
             raise FairTestError(f"The run {str(self.path)!r} is finished; there is nothing to resume.")
 
     def _read_journal(self) -> None:
-        for left in self.path.rglob(".*.tmp"):  # what a killed process was writing
-            left.unlink()
-        for name in ("batches", "parts"):  # a copy may have left them out
-            (self.path / name).mkdir(exist_ok=True)
+        for folder in (self.path, *(self.path / name for name in WRITTEN_INTO)):
+            remove_left_over(folder)
+        for name in PIECES:  # a copy may have left them out
+            make_folder(self.path / name)
         path = self.path / "journal.jsonl"
         self._journal, torn = read_journal(path)
         if torn:
@@ -143,7 +166,7 @@ class RunFolder:
         """A name in damaged/ for this file that is not taken."""
         inside = path.relative_to(self.path)
         folder, name = self.path / "damaged", "-".join(inside.parts)
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         places = (folder / (f"{name}.{number}" if number else name) for number in range(10_000))
         return next(place for place in places if not place.exists())
 
@@ -159,14 +182,22 @@ class RunFolder:
         entry = self._journal.get(number)
         if entry is None or not self._is_whole(self._batch(number), entry["batch_checksum"]):
             return None
-        episodes = Episodes(**read_arrays(self._batch(number)))
-        part = self._part(number)
-        if entry["failures"] and not self._is_whole(part, entry["part_checksum"]):
-            failing = failure_arrays(self._judged(episodes))
-            if len(failing["id"]) != entry["failures"]:
-                return None
-            write_arrays(part, failing)
-            self._append({**entry, "part_checksum": checksum(part)})
+        columns = read_arrays(self._batch(number))
+        if not are_episodes(columns) or len(columns["id"]) != entry["episodes"]:
+            self._set_aside(self._batch(number), "does not hold the episodes that the journal counts")
+            return None
+        episodes, part = Episodes(**columns), self._part(number)
+        if not entry["failures"]:
+            return episodes
+        failing = failure_arrays(self._judged(episodes))
+        if self._is_whole(part, entry["part_checksum"]):
+            if _like(part, failing, entry["failures"]):
+                return episodes
+            self._set_aside(part, "does not hold the failures that the journal counts")
+        if len(failing["id"]) != entry["failures"]:
+            return None
+        write_arrays(part, failing)
+        self._append({**entry, "part_checksum": checksum(part)})
         return episodes
 
     def _is_whole(self, path: Path, promised: int) -> bool:
@@ -256,12 +287,12 @@ class RunFolder:
 
     def remove_if_empty(self, *, refused: bool = False) -> None:
         """Delete the folder again if nothing was written into it; after a refusal, if nothing was executed."""
-        content, made = {path.name for path in self.path.rglob("*")}, {LOCK_FILE, "batches", "parts"}
+        content, made = {path.name for path in self.path.rglob("*")}, {LOCK_FILE, *PIECES}
         if content == made or (refused and not self.resumed and content == made | {"manifest.json"}):
             (self.path / "manifest.json").unlink(missing_ok=True)
             self._clear()
             with contextlib.suppress(OSError):  # somebody else put something there
-                for folder in (self.path, *self._made):
+                for folder in self._made:
                     folder.rmdir()
 
     def write_manifest(self, manifest: dict[str, Any]) -> None:
@@ -273,9 +304,12 @@ class RunFolder:
             manifest = unseal(read_json(path))
         except ValueError as error:
             raise damaged(path, error) from error
-        lacking = [name for name in ("settings", "seed", "command", "policy_digest") if name not in manifest]
+        lacking = [name for name in NEEDED if manifest.get(name) is None]
         if lacking:
             raise damaged(path, f"it lacks {', '.join(lacking)}")
+        refuse_odd_manifest(path, manifest)
+        if "index" not in manifest["settings"]:
+            raise damaged(path, "its settings lack the index")
         return manifest
 
     def join_failures(self, added: Mapping[str, NDArray[Any]]) -> None:
@@ -315,12 +349,35 @@ class RunFolder:
         self._clear()
 
     def _clear(self) -> None:
-        for folder in (self.path / "parts", self.path / "batches"):
+        for folder in (self.path / name for name in reversed(PIECES)):
+            remove_left_over(folder)
             for path in folder.iterdir() if folder.is_dir() else ():
-                path.unlink()
-            if folder.is_dir():
+                if PIECE.fullmatch(path.name):
+                    path.unlink()
+            with contextlib.suppress(OSError):  # not there, or somebody keeps files of his own in it
                 folder.rmdir()
         self._lock.remove()
+
+
+def never_begun(path: Path) -> bool:
+    """Was the run in this folder killed before it wrote its manifest? Then it holds nothing but what we made."""
+    if path.is_symlink() or not (path / LOCK_FILE).is_file():
+        return False
+    return all(
+        entry.name == LOCK_FILE
+        or LEFT_OVER.fullmatch(entry.name)
+        or (entry.name in PIECES and not entry.is_symlink() and entry.is_dir() and not any(entry.iterdir()))
+        for entry in path.iterdir()
+    )
+
+
+def _refuse_links(path: Path) -> None:
+    """A link inside a run folder leads to what is not the run's, and is not ours to change."""
+    for name in (LOCK_FILE, "manifest.json", "summary.json", CHECKSUMS, *RESULTS, *WRITTEN_INTO):
+        refuse_link(path / name)
+    for folder in (path / name for name in PIECES):
+        for entry in folder.iterdir() if folder.is_dir() else ():
+            refuse_link(entry)
 
 
 def _holds(path: Path, arrays: dict[str, NDArray[Any]]) -> bool:
@@ -332,6 +389,21 @@ def _holds(path: Path, arrays: dict[str, NDArray[Any]]) -> bool:
     return stored.keys() == arrays.keys() and all(
         (stored[name].dtype, stored[name].tobytes()) == (array.dtype, array.tobytes()) for name, array in arrays.items()
     )
+
+
+def _like(path: Path, arrays: dict[str, NDArray[Any]], count: int) -> bool:
+    """Does the file hold so many failures, in arrays of these names and kinds?"""
+    try:
+        stored = read_arrays(path)
+        kinds = [{name: (_kind(a), a.shape[1:]) for name, a in some.items()} for some in (stored, arrays)]
+        return kinds[0] == kinds[1] and {len(column) for column in stored.values()} == {count, len(load_failures(path))}
+    except (FairTestError, TypeError):  # TypeError: an array without a length
+        return False
+
+
+def _kind(array: NDArray[Any]) -> str:
+    """Its type; texts may be of any length."""
+    return "U" if array.dtype.kind == "U" else array.dtype.str
 
 
 def failure_arrays(judged: Judged) -> dict[str, NDArray[Any]]:

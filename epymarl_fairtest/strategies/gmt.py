@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.ledger import EXECUTION
-from epymarl_fairtest.settings import between, setting, whole
+from epymarl_fairtest.settings import AT_ONCE, between, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search, Strategy
 from epymarl_fairtest.strategies.starts import starting_from
 
@@ -41,12 +41,14 @@ class GmtOptions:
     """GMT's own settings."""
 
     warmup: int = setting(
-        whole(1), "random executions whose initial states train the model first; at most a fifth of the budget", 1000
+        whole(1, AT_ONCE),
+        "random executions whose initial states train the model first; at most a fifth of the budget",
+        1000,
     )
-    cycle: int = setting(whole(1), "generated initial states per cycle", 50)
-    diffusion_steps: int = setting(whole(2), "steps between an initial state and noise (T)", 25)
+    cycle: int = setting(whole(1, AT_ONCE), "generated initial states per cycle", 50)
+    diffusion_steps: int = setting(whole(2, 10_000), "steps between an initial state and noise (T)", 25)
     learning_rate: float = setting(between(0, 1, open_low=True), "of AdamW", 3e-4)
-    minibatch: int = setting(whole(1), "initial states per step of AdamW", 64)
+    minibatch: int = setting(whole(1, AT_ONCE), "initial states per step of AdamW", 64)
     epochs: int = setting(whole(1), "passes over the warm-up's initial states before the first cycle", 100)
     retraining: int = setting(whole(0), "steps of AdamW after each cycle", 10)
     memory: int = setting(

@@ -14,15 +14,15 @@ import numpy as np
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import EXECUTION, MUTANT
-from epymarl_fairtest.settings import setting, whole
+from epymarl_fairtest.settings import AT_ONCE, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search, Strategy
 from epymarl_fairtest.strategies.genetic.operators import Rows, mutate
 
 
 @dataclass(frozen=True)
 class HillClimberOptions:
-    initial: int = setting(whole(1), "random executions, the most unfair of which is climbed from", 200)
-    batch: int = setting(whole(1), "children of the most unfair episode that are executed at once", 64)
+    initial: int = setting(whole(1, AT_ONCE), "random executions, the most unfair of which is climbed from", 200)
+    batch: int = setting(whole(1, AT_ONCE), "children of the most unfair episode that are executed at once", 64)
 
 
 def hill_climber(context: Context) -> Search:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.ledger import EXECUTION
-from epymarl_fairtest.settings import setting, whole
+from epymarl_fairtest.settings import AT_ONCE, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search, Strategy
 
 
 @dataclass(frozen=True)
 class RandomOptions:
-    batch: int = setting(whole(1), "tests that are executed at once", 256, flat=True)
+    batch: int = setting(whole(1, AT_ONCE), "tests that are executed at once", 256, flat=True)
 
 
 def random(context: Context) -> Search:

@@ -20,7 +20,7 @@ from epymarl_fairtest.core.episodes import Tests, random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import EXECUTION
-from epymarl_fairtest.settings import between, setting, whole
+from epymarl_fairtest.settings import AT_ONCE, between, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search, Strategy
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ GROWTH = 10  # a batch is at least 1/GROWTH of what was executed: a large budget
 
 @dataclass(frozen=True)
 class StartSurrogateOptions:
-    initial: int = setting(whole(1), "random executions that the first forest learns from", 200)
-    refit: int = setting(whole(1), "executions between two fits; a tenth of all executions so far if that is more", 100)
-    sample: int = setting(whole(1), "fresh seeds whose initial states the forest compares, per execution", 100)
+    initial: int = setting(whole(1, AT_ONCE), "random executions that the first forest learns from", 200)
+    refit: int = setting(
+        whole(1, 10_000), "executions between two fits; a tenth of all executions so far if that is more", 100
+    )
+    sample: int = setting(whole(1, 1_000), "fresh seeds whose initial states the forest compares, per execution", 100)
     explore: float = setting(between(0, 1), "share of the executions that the forest does not choose", 0.1)
-    trees: int = setting(whole(1), "trees of the forest", 100)
+    trees: int = setting(whole(1, 10_000), "trees of the forest", 100)
 
 
 def start_surrogate(context: Context) -> Search:

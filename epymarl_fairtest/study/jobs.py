@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import socket
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.files import write_atomically, write_json
+from epymarl_fairtest.core.files import json_bytes, make_folder, write_atomically, write_json
 from epymarl_fairtest.settings import Settings
+from epymarl_fairtest.store.checksum import CHECKSUMS, sealed
+from epymarl_fairtest.store.finished import read_summary
 from epymarl_fairtest.store.lock import Lock
-from epymarl_fairtest.store.read import read_json
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure, strategy_of
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from epymarl_fairtest.team.contract import Team
 
 EXECUTED = ("failures.npz", "executions.npz", "evidence.npz", "natural.npz")  # what --keep-failures keeps
+PREDICTED = "predictor"  # what a job of RQ3-a calls its method
+TOLD = ("seed", "theta", "executed_episodes", "wall_seconds", "cpu_seconds")  # by the summary of every job
 PREDICTOR_EPISODES = 2500  # of a job of RQ3-a, unless predictor_episodes or a smaller budget is given
 
 
@@ -64,7 +69,12 @@ class Job:
 def finished(job: Job) -> dict[str, Any] | None:
     """The summary of a finished job; a damaged one counts as unfinished, so the job is run again."""
     with contextlib.suppress(FairTestError):
-        return read_json(job.path / "summary.json")
+        if not (job.path / CHECKSUMS).is_file() and job.study != "rq3a":  # early ones of RQ3-a have none
+            return None
+        summary, method = read_summary(job.path), PREDICTED if job.study == "rq3a" else job.settings["method"]
+        told = all(summary.get(name) is not None for name in TOLD)
+        if told and (summary["seed"], summary["method"]) == (job.seed, method):
+            return summary
     return None
 
 
@@ -97,7 +107,7 @@ def run_job(job: Job) -> dict[str, Any]:
 
 
 def save_error(job: Job, text: str) -> None:
-    job.error_file.parent.mkdir(exist_ok=True)
+    make_folder(job.error_file.parent)
     write_atomically(job.error_file, lambda file: file.write(f"{job}\n\n{text}\n".encode()))
 
 
@@ -105,7 +115,8 @@ def save_error(job: Job, text: str) -> None:
 def locked(job: Job) -> Iterator[None]:
     """One process per job: a worker believed lost, or a second command, may still be running it."""
     path = job.path.with_name(f".{job.seed}.lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed(job.path.parents[:3]):  # runs/TEAM/VARIANT
+        make_folder(folder)
     lock = Lock(path, wait=True)
     try:
         yield
@@ -134,24 +145,27 @@ def _execute(job: Job, warn: Callable[[str], None]) -> dict[str, Any]:
 
 def _run_folder(job: Job) -> RunFolder:
     """The interrupted run of this job if it can be resumed, else a new one; what cannot be resumed is moved aside."""
-    if (job.path / "manifest.json").is_file():
+    from epymarl_fairtest.team.checkpoint import differences
+
+    if (job.path / "manifest.json").is_file() and not job.path.is_symlink():
         with contextlib.suppress(FairTestError):
             folder = RunFolder.resume(job.path)
             manifest = folder.manifest()
+            team = load_team(job.policy, job.settings["allocation"])
             same = manifest["settings"] == json.loads(json.dumps(dict(job.settings)))
-            if same and manifest["policy_digest"] == job.digest and manifest["fairtest"] == __version__:
+            if same and not differences(manifest, team.origin) and manifest["fairtest"] == __version__:
                 return folder
     set_aside(job)
     return RunFolder(job.path)
 
 
 def set_aside(job: Job) -> None:
-    """Make room for a new run of this job. Nothing that holds a file is deleted."""
-    if job.path.exists() and not any(path.is_file() for path in job.path.rglob("*")):
+    """Make room for a new run of this job. Nothing that holds a file is deleted; of a link, the link is moved."""
+    if job.path.is_dir() and not job.path.is_symlink() and not any(path.is_file() for path in job.path.rglob("*")):
         shutil.rmtree(job.path)
-    elif job.path.exists():
+    elif os.path.lexists(job.path):
         aside = job.root / "aside"
-        aside.mkdir(exist_ok=True)
+        make_folder(aside)
         number = sum(path.name.startswith(f"{job.team}-{job.variant}-{job.seed}.") for path in aside.iterdir())
         shutil.move(job.path, aside / f"{job.team}-{job.variant}-{job.seed}.{number}")
 
@@ -171,7 +185,7 @@ def _predict(job: Job, team: Team, chosen: Settings, warn: Callable[[str], None]
     report = predictor_report(team, chosen, episodes, warn, "--set predictor_episodes=N").as_dict()
     summary = {
         "task": report.pop("task"),
-        "method": "predictor",
+        "method": PREDICTED,
         "preset": chosen.preset,
         "seed": job.seed,
         "index": chosen.index,
@@ -183,5 +197,6 @@ def _predict(job: Job, team: Team, chosen: Settings, warn: Callable[[str], None]
         "cpu_seconds": round(time.process_time() - cpu, 3),
         "predictor": {"auc_abstract": report.pop("oob_abstract"), "auc_full": report.pop("oob_full"), **report},
     }
+    write_json(job.path / CHECKSUMS, sealed({"files": {"summary.json": zlib.crc32(json_bytes(summary))}}))
     write_json(job.path / "summary.json", summary)
     return summary

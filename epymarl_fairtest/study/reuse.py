@@ -16,7 +16,8 @@ from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import copy_atomically, write_json
 from epymarl_fairtest.core.ledger import is_charged
-from epymarl_fairtest.store.read import read_json
+from epymarl_fairtest.store.checksum import CHECKSUMS, sealed, verify
+from epymarl_fairtest.store.finished import read_manifest, read_summary
 from epymarl_fairtest.strategies import STRATEGIES, Strategy
 from epymarl_fairtest.study.jobs import EXECUTED, Job, finished, locked, set_aside
 from epymarl_fairtest.study.plan import Study, differences_of, read_study
@@ -41,7 +42,24 @@ def reusable_runs(jobs: Sequence[Job], study: Study, other: Path, warn: Callable
         warn(f"--runs-from {other}: its runs did not keep their failures, so nothing is copied")
     elif jobs and not equal:
         warn(f"--runs-from {other} has no run that is missing here{_nearest(theirs.values(), ours)}")
-    return usable
+    return [(path, job) for path, job in usable if _is_whole(path, job, warn)]
+
+
+def _is_whole(source: Path, job: Job, warn: Callable[[str], None]) -> bool:
+    """Are the files that would be copied what the run wrote?"""
+    try:
+        for name in _copied(source, job):
+            verify(source / name)
+    except FairTestError as error:
+        warn(f"--runs-from: {error} It is not copied, and {job} is run.")
+        return False
+    return True
+
+
+def _copied(source: Path, job: Job) -> list[str]:
+    """The files that a copy has beside the manifest; the summary last: it makes the job finished."""
+    names = ["failures.csv", "journal.jsonl", *(EXECUTED if job.keep_failures else ()), CHECKSUMS, "summary.json"]
+    return [name for name in names if (source / name).is_file()]
 
 
 def _nearest(theirs: Iterable[Run], ours: Sequence[Run]) -> str:
@@ -59,11 +77,9 @@ def copy_run(source: Path, job: Job) -> bool:
             return False
         set_aside(job)
         job.path.mkdir(parents=True)
-        write_json(job.path / "manifest.json", read_json(source / "manifest.json") | {"copied_from": str(source)})
-        names = ["failures.csv", "journal.jsonl", *(EXECUTED if job.keep_failures else ()), "summary.json"]
-        for name in names:  # the summary last: it makes the job finished
-            if (source / name).is_file():
-                copy_atomically(source / name, job.path / name)
+        write_json(job.path / "manifest.json", sealed(read_manifest(source) | {"copied_from": str(source)}))
+        for name in _copied(source, job):
+            copy_atomically(source / name, job.path / name)
         job.error_file.unlink(missing_ok=True)
     return True
 
@@ -75,9 +91,9 @@ def _finished_runs(other: Path) -> Iterator[tuple[Path, Run]]:
     for team, identity in record["policies"].items():
         for path in sorted((other / "runs" / team).glob("*/*/summary.json")):
             with suppress(FairTestError):
-                summary, manifest = read_json(path), read_json(path.with_name("manifest.json"))
+                summary, manifest = read_summary(path.parent), read_manifest(path.parent)
                 run = _what_is_run(manifest.get("fairtest"), study, identity, manifest.get("settings", {}))
-                complete = study == "rq3a" or path.with_name("failures.csv").is_file()
+                complete = study == "rq3a" or all(path.with_name(n).is_file() for n in ("failures.csv", CHECKSUMS))
                 same_team = manifest.get("policy_digest") == identity.get("policy_digest")
                 alike = summary.get("charged_strict") == summary.get("charged_paper")
                 if complete and same_team and (alike or "accounting" in run["settings"]):

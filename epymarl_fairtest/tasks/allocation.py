@@ -1,16 +1,18 @@
 """What the name of an allocation means: `env`, one of the task's own, or a function of the user's."""
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.named_code import refuse_loose_code
 from epymarl_fairtest.tasks.contract import Allocation, Array, Task
 
 
-def resolve_allocation(task: Task, name: str) -> Allocation:
-    """`env`, an allocation of the task's own, or `package.module:function` of the user's."""
+def resolve_allocation(task: Task, name: str, *never_from: Path) -> Allocation:
+    """`env`, an allocation of the task's own, or `package.module:function` of the user's, not from these folders."""
     if name in task.allocations:
         return task.allocations[name]
     if ":" not in str(name):
@@ -18,6 +20,7 @@ def resolve_allocation(task: Task, name: str) -> Allocation:
             f"allocation={name!r} is unknown for task {task.name}; allowed: {', '.join(task.allocations)}, "
             "or a function of your own written as package.module:function."
         )
+    refuse_loose_code(f"allocation={name!r}", name, *never_from)
     return _checked(task, name, _imported(name))
 
 
@@ -43,7 +46,12 @@ def _checked(task: Task, name: str, function: Allocation) -> Allocation:
     """A wrong allocation would silently make every verdict wrong: check each result."""
 
     def allocation(state: Array, reward: Array) -> Array:
-        paid = np.asarray(function(state, reward), dtype=np.float64)
+        try:
+            paid = np.asarray(function(state, reward), dtype=np.float64)
+        except FairTestError:
+            raise
+        except Exception as error:  # the user's function may fail in any way
+            raise FairTestError(f"allocation={name!r} failed ({type(error).__name__}: {error}).") from error
         expected = (*state.shape[:-1], task.n_agents)
         if paid.shape != expected:
             raise FairTestError(

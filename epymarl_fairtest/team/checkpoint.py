@@ -6,8 +6,10 @@ Every mismatch between weights, description and environment is reported in one m
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ from torch import Tensor
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_atomically
+from epymarl_fairtest.team.description import read_description
 from epymarl_fairtest.team.policy import NetworkPolicy
+from epymarl_fairtest.team.sample import TrainingEpisodes
 
 FORMAT = 1
 NEXT_STEP = "A policy folder holds agent.th and policy.yaml, as FairTest writes them to RUN/policy."
@@ -27,6 +31,11 @@ WITHOUT_RECORD = (
 )
 
 NO_YES = (False, True)
+Q_LEARNERS = ("iql", "vdn", "qmix", "qtran")
+"""Algorithms whose agents give Q-values, by their names in the hosts; `_ns` variants have a network per agent."""
+Q = "q"  # what the hosts call that, in agent_output_type
+LARGEST = {"time_limit": 10_000, "n_agents": 1_000, "n_actions": 10_000, "obs_size": 1_000_000, "hidden_dim": 65_536}
+"""Of the sizes in policy.yaml: beyond these an episode or a network fits no memory."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,7 @@ class PolicyRecord:
     use_rnn: bool
     obs_last_action: bool
     obs_agent_id: bool
+    agent_output_type: str = ""  # as the host calls it; an algorithm that is not one of Q_LEARNERS needs it
     env_args: dict[str, Any] = field(default_factory=dict)  # what the environment is made with besides its key
     allocation: str = "env"
     host: str = ""
@@ -68,6 +78,7 @@ def record_of_training(
         n_agents=n_agents,
         n_actions=n_actions,
         obs_size=obs_size,
+        agent_output_type=str(getattr(args, "agent_output_type", "")),
         env_args=made_with,
         **network_of(args),
         **more,
@@ -100,8 +111,15 @@ TYPES: dict[str, tuple[type, ...]] = {
 def save_policy(folder: Path, record: PolicyRecord, weights: dict[str, Tensor]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "agent.th", lambda file: torch.save(weights, file))
-    text = yaml.safe_dump(asdict(record), sort_keys=False)
+    text = yaml.dump(asdict(record), Dumper=_WithoutAliases, sort_keys=False)
     write_atomically(folder / "policy.yaml", lambda file: file.write(text.encode()))
+
+
+class _WithoutAliases(yaml.SafeDumper):
+    """Writes a value that is there twice twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 def load_record(folder: Path) -> PolicyRecord:
@@ -112,27 +130,60 @@ def load_record(folder: Path) -> PolicyRecord:
     path = folder / "policy.yaml"
     if not path.is_file():
         raise FairTestError(f"{str(folder)!r} holds no policy.yaml. {NEXT_STEP} {WITHOUT_RECORD}")
-    try:
-        values = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise FairTestError(f"{str(path)!r} is not readable YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise FairTestError(f"{str(path)!r} must hold NAME: VALUE lines, not {type(values).__name__}.")
-    known = {f.name: f for f in fields(PolicyRecord)}
-    required = [n for n in known if n not in ("env_args", "allocation", "host", "training_steps", "test_return",
-                                              "command", "format")]  # fmt: skip
-    wrong = [f"missing {name}" for name in required if name not in values]
-    wrong += [f"unknown {name!r}" for name in values if name not in known]
-    for name, value in values.items():
-        if name in known and type(value) not in TYPES[str(known[name].type)]:
-            wrong.append(f"{name}={value!r} must be {known[name].type}")
-    positive = ("time_limit", "n_agents", "n_actions", "obs_size", "hidden_dim")
-    wrong += [f"{n}={values[n]} must be at least 1" for n in positive if type(values.get(n)) is int and values[n] < 1]
-    if values.get("format", FORMAT) != FORMAT:
-        wrong.append(f"format={values['format']!r} is not {FORMAT}")
+    values = read_description(path)
+    wrong = list(_wrong(values))
     if wrong:
         raise FairTestError(f"{str(path)!r} does not describe a policy: {'; '.join(wrong)}. {NEXT_STEP}")
-    return PolicyRecord(**values)
+    record = PolicyRecord(**values)
+    if not gives_q_values(record):
+        raise FairTestError(
+            f"{str(path)!r} describes a team of algorithm {record.algorithm!r}, whose agents are not known to give"
+            f" Q-values; FairTest tests teams of {', '.join(Q_LEARNERS)} and their _ns variants. Where another"
+            f" algorithm's agents do give Q-values, add the line agent_output_type: {Q}."
+        )
+    return record
+
+
+def gives_q_values(record: PolicyRecord) -> bool:
+    said = record.agent_output_type
+    return said == Q if said else record.algorithm.removesuffix("_ns") in Q_LEARNERS
+
+
+def _wrong(values: Mapping[Any, Any]) -> Iterator[str]:
+    """What keeps these values from being a PolicyRecord."""
+    known = {f.name: f for f in fields(PolicyRecord)}
+    optional = {f.name for f in fields(PolicyRecord) if f.default is not MISSING or f.default_factory is not MISSING}
+    yield from (f"missing {name}" for name in known if name not in values and name not in optional)
+    yield from (f"unknown {_shown(name)}" for name in values if name not in known)
+    for name in (name for name in known if name in values):
+        value, kind = values[name], str(known[name].type)
+        if type(value) not in TYPES[kind]:
+            yield f"{name}={_shown(value)} must be {kind}"
+        elif name in LARGEST and not 1 <= value <= LARGEST[name]:
+            yield f"{name}={_shown(value)} must be at least 1 and at most {LARGEST[name]:,}"
+        elif name == "format" and value != FORMAT:
+            yield f"format={_shown(value)} is not {FORMAT}"
+        elif name == "env_args" and not _is_plain(value):
+            yield f"env_args={_shown(value)} must hold plain values: text, finite numbers, true, false, null, lists"
+
+
+def _shown(value: Any) -> str:
+    """Short enough for a message."""
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_plain(value: Any) -> bool:
+    """Can it be written to the manifest, and read back as it was?"""
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_plain(part) for name, part in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    if isinstance(value, int):
+        return abs(value) < 2**63
+    return value is None or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
@@ -147,9 +198,29 @@ def load_weights(path: Path) -> dict[str, Tensor]:
             f"{str(path)!r} is not a readable checkpoint: it is empty, truncated, or holds more than tensors"
             f" (nothing in it was executed). {reason}. Copy the file again, or save it with the host's save_model=True."
         ) from error
-    if not isinstance(weights, dict) or not all(isinstance(v, Tensor) for v in weights.values()):
+    if not isinstance(weights, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in weights.items()
+    ):
         raise FairTestError(f"{str(path)!r} holds no named tensors; expected the agents' state dict.")
+    strange = [f"{name} ({_kind(value)})" for name, value in weights.items() if not _is_ordinary(value)]
+    if strange:
+        raise FairTestError(
+            f"{str(path)!r} holds tensors of other kinds than the dense float32 that the hosts train:"
+            f" {', '.join(strange[:3])}. Save the agents' state dict as it was trained."
+        )
     return weights
+
+
+def _is_ordinary(tensor: Tensor) -> bool:
+    """Dense float32 numbers, all of them in the file."""
+    if tensor.layout != torch.strided or tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+        return False
+    return tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
+
+
+def _kind(tensor: Tensor) -> str:
+    parts = (str(part).removeprefix("torch.") for part in (tensor.layout, tensor.dtype, tensor.device))
+    return " ".join(part for part in parts if part not in ("strided", "cpu"))
 
 
 def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: int, n_actions: int) -> NetworkPolicy:
@@ -252,3 +323,35 @@ def digest(weights: dict[str, Tensor]) -> str:
         sha.update(str(tuple(weights[name].shape)).encode())
         sha.update(weights[name].detach().cpu().contiguous().numpy().tobytes())
     return sha.hexdigest()
+
+
+def origin_of(record: PolicyRecord, policy_digest: str, sample: TrainingEpisodes) -> dict[str, Any]:
+    """What makes a team the team it is, as the manifest of its run has it; `differences` compares it."""
+    return {
+        "host": record.host,
+        "algorithm": record.algorithm,
+        "key": record.key,
+        "env_args": record.env_args,
+        "time_limit": record.time_limit,
+        "policy_allocation": record.allocation,
+        "training_pool": len(sample),
+        "training_pool_digest": sample.digest(),
+        "policy_digest": policy_digest,
+    }
+
+
+def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """How a team differs from the one in a manifest; what an earlier manifest does not have is not compared."""
+    shown = {
+        "policy_digest": "weights",
+        "training_pool": "training episodes",
+        "training_pool_digest": "training sample",
+    }
+    compared = [name for name in here if name in there and name not in ("host", "policy")]
+    unlike = [name for name in compared if json.loads(json.dumps(here[name])) != there[name]]
+    return [
+        f"other {shown[name]}"
+        if name.endswith("digest")
+        else f"{shown.get(name, name)}: {there[name]!r} there, {here[name]!r} here"
+        for name in unlike
+    ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+from epymarl_fairtest.team.description import read_description
 
 
 def team_places(run: Path, manifest: Mapping[str, Any]) -> list[Path]:
@@ -20,6 +20,5 @@ def environment_arguments(run: Path, manifest: Mapping[str, Any]) -> Mapping[str
     given = manifest.get("env_args")
     for folder in team_places(run, manifest):
         if given is None and (folder / "policy.yaml").is_file():
-            record = yaml.safe_load((folder / "policy.yaml").read_text())
-            given = record.get("env_args") if isinstance(record, dict) else None
+            given = read_description(folder / "policy.yaml").get("env_args")
     return given if isinstance(given, Mapping) else {}

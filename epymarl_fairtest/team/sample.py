@@ -7,6 +7,7 @@ The key is drawn before the episode runs, so the hook only records episodes that
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +41,14 @@ class TrainingEpisodes:
 
     def __len__(self) -> int:
         return len(self.length)
+
+    def digest(self) -> str:
+        """A name for exactly these episodes."""
+        sha = hashlib.sha256()
+        for array in (self.position, self.length, self.q, self.rewards):
+            sha.update(f"{array.dtype.str} {array.shape}".encode())
+            sha.update(np.ascontiguousarray(array).tobytes())
+        return sha.hexdigest()
 
     @property
     def received(self) -> NDArray[np.float64]:
@@ -127,8 +136,9 @@ def _fit(*arrays: NDArray[Any]) -> bool:
     return (
         {position.dtype.kind, length.dtype.kind} <= {"i", "u"}
         and int(length.min()) > 0
+        and int(position.min()) > 0
         and q.ndim == 3
-        and len(q) == int(length.sum())
+        and len(q) == sum(length.tolist())  # numpy's own sum may overflow
         and rewards.shape == q.shape[:2]
     )
 
@@ -150,4 +160,19 @@ def load_sample(path: Path) -> TrainingEpisodes:
     position, length, q, rewards = arrays
     if not len(length):
         return TrainingEpisodes.none()
+    if not (np.isfinite(q).all() and np.isfinite(rewards).all()):
+        raise FairTestError(
+            f"{str(path)!r} holds NaN or infinite numbers: the training diverged, or the file is damaged. Remove it to"
+            " test without a training sample, or train again."
+        )
     return TrainingEpisodes(position.astype(np.int64), length.astype(np.int64), q, rewards)
+
+
+def refuse_other_teams(sample: TrainingEpisodes, path: Path, agents: int, actions: int) -> None:
+    """A sample of another team's training would only be noticed when a predictor learns from it."""
+    if len(sample) and sample.q.shape[1:] != (agents, actions):
+        raise FairTestError(
+            f"{str(path)!r} is the training sample of another team: {sample.q.shape[1]} agents with"
+            f" {sample.q.shape[2]} actions, and this team has {agents} with {actions}. Remove it, or put the right one"
+            " there."
+        )

@@ -11,20 +11,22 @@ import numpy as np
 import torch
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.named_code import refuse_loose_code
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
 from epymarl_fairtest.tasks.world import World
-from epymarl_fairtest.team.checkpoint import PolicyRecord, digest, load_policy, load_record, load_weights
+from epymarl_fairtest.team.checkpoint import PolicyRecord, digest, load_policy, load_record, load_weights, origin_of
 from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.places import team_places
 from epymarl_fairtest.team.sample import FILE as SAMPLE_FILE
-from epymarl_fairtest.team.sample import TrainingEpisodes, load_sample
+from epymarl_fairtest.team.sample import TrainingEpisodes, load_sample, refuse_other_teams
 
 
 def saved_team(folder: Path, allocation: str) -> Team:
     """The team in `folder`, judged on `allocation`."""
     torch.set_num_threads(1)  # more threads may split a product differently, and collapse on a shared machine
     record = load_record(folder)
+    _refuse_code_of(folder, record)
     env = make_environment(record)
     spaces = getattr(env.action_space, "spaces", ())
     if not spaces or any(not isinstance(space, gymnasium.spaces.Discrete) for space in spaces):
@@ -33,11 +35,12 @@ def saved_team(folder: Path, allocation: str) -> Team:
             " needs at least two agents with discrete actions each."
         )
     task = task_for(env)
-    allocate = resolve_allocation(task, allocation)
+    allocate = resolve_allocation(task, allocation, folder)
     counts = np.array([space.n for space in spaces])
     obs_size = max(gymnasium.spaces.flatdim(space) for space in env.observation_space)
     policy = load_policy(folder, record, obs_size=obs_size, n_agents=task.n_agents, n_actions=int(counts.max()))
     sample = load_sample(folder / SAMPLE_FILE) if (folder / SAMPLE_FILE).is_file() else TrainingEpisodes.none()
+    refuse_other_teams(sample, folder / SAMPLE_FILE, task.n_agents, int(counts.max()))
     return Team(
         task=task,
         policy=policy,
@@ -47,16 +50,15 @@ def saved_team(folder: Path, allocation: str) -> Team:
         environment=env,
         allocation=allocation,
         sample=sample,
-        origin={
-            "host": record.host,
-            "algorithm": record.algorithm,
-            "key": record.key,
-            "env_args": record.env_args,
-            "policy": str(folder),
-            "training_pool": len(sample),
-            "policy_digest": digest(load_weights(folder / "agent.th")),
-        },
+        origin={"policy": str(folder)} | origin_of(record, digest(load_weights(folder / "agent.th")), sample),
     )
+
+
+def _refuse_code_of(folder: Path, record: PolicyRecord) -> None:
+    """The environment and what it is made with may name code, but none that came with the policy."""
+    refuse_loose_code(f"key={record.key!r}", record.key, folder)
+    for name, value in record.env_args.items():
+        refuse_loose_code(f"env_args.{name}={value!r}", str(value), folder)
 
 
 def make_environment(record: PolicyRecord) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from epymarl_fairtest.settings import YES_NO, Rule, between, one_of, setting, whole
+from epymarl_fairtest.settings import AT_ONCE, YES_NO, Rule, between, one_of, setting, whole
 from epymarl_fairtest.strategies.genetic.guidance import LEVEL, TEMPERATURE
 
 OBJECTIVES = ("f1", "f2", "f3")
@@ -33,7 +33,7 @@ class FairTestOptions:
     )
     generations: int = setting(whole(0), "generations per round (G)", 3, flat=True)
     pool: int | None = setting(
-        whole(2, optional=True), "candidates per round; null: five times the offspring", None, flat=True
+        whole(2, AT_ONCE, optional=True), "candidates per round; null: five times the offspring", None, flat=True
     )
     select_ratio: float = setting(
         between(0, 1, open_low=True),
@@ -42,7 +42,7 @@ class FairTestOptions:
         flat=True,
     )
     offspring: int | None = setting(
-        whole(1, optional=True),
+        whole(1, AT_ONCE, optional=True),
         "mutants executed per generation, whatever the ratio; null: what the budget pays for",
         None,
         flat=True,
@@ -51,7 +51,7 @@ class FairTestOptions:
         between(0, 10), "crossover children per generation, in units of `offspring`", 0.5, flat=True
     )
     predictor_episodes: int | None = setting(
-        whole(0, optional=True),
+        whole(0, AT_ONCE, optional=True),
         "random executions that train the predictor beside the training sample; null: pool / 3",
         None,
         flat=True,
@@ -80,8 +80,8 @@ class FairTestOptions:
     parents: str = setting(
         one_of("tournament", "uniform"), "how parents are drawn from the population", "tournament", flat=True
     )
-    tournament: int = setting(whole(1), "episodes per tournament", 2, flat=True)
-    buckets: int = setting(whole(2), "one-hot buckets per fairness feature (B)", 10, flat=True)
+    tournament: int = setting(whole(1, 1_000), "episodes per tournament", 2, flat=True)
+    buckets: int = setting(whole(2, 10_000), "one-hot buckets per fairness feature (B)", 10, flat=True)
     d: float | None = setting(LEVEL, "abstraction level; null: by out-of-bag AUC", None, flat=True)
 
     @property

@@ -21,7 +21,7 @@ from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, rando
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import EXECUTION
-from epymarl_fairtest.settings import one_of, setting, whole
+from epymarl_fairtest.settings import AT_ONCE, one_of, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search
 from epymarl_fairtest.strategies.mastest.diversity import Diversity
 
@@ -35,7 +35,7 @@ SMALLEST = 1e-5  # denominator of e_v, for the most diverse episodes
 
 @dataclass(frozen=True)
 class MASTestOptions:
-    seeds: int = setting(whole(1), "initial test cases", 10)
+    seeds: int = setting(whole(1, AT_ONCE), "initial test cases", 10)
     critical: int = setting(whole(0), "how many cells of observations are critical: those with the highest gain", 10)
     overrides: int | None = setting(
         whole(1, optional=True),
@@ -45,7 +45,9 @@ class MASTestOptions:
     exploration: str = setting(
         one_of("new", "recorded"), "of a case's children: drawn anew, or that of the case wherever it goes on", "new"
     )
-    batch: int = setting(whole(1), "cases per iteration, all chosen from the same corpus; the original has 1", 64)
+    batch: int = setting(
+        whole(1, AT_ONCE), "cases per iteration, all chosen from the same corpus; the original has 1", 64
+    )
 
 
 def mastest(context: Context) -> Search:

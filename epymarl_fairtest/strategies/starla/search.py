@@ -23,7 +23,7 @@ from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import EXECUTION, MUTANT
 from epymarl_fairtest.core.scores import weights
 from epymarl_fairtest.predictor import Traces, fit_predictor, traces_of, traces_of_sample
-from epymarl_fairtest.settings import between, one_of, setting, whole
+from epymarl_fairtest.settings import AT_ONCE, between, one_of, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search
 from epymarl_fairtest.strategies.genetic.guidance import LEVEL, TEMPERATURE, temperature_of
 from epymarl_fairtest.strategies.genetic.mosa import mosa_select, uncovered
@@ -55,10 +55,12 @@ BATCH = 256  # random executions at once, where there is nothing to breed from
 
 @dataclass(frozen=True)
 class StarlaOptions:
-    population: int = setting(whole(2), "random executions of a round, at most a quarter of what is left", 1500)
+    population: int = setting(
+        whole(2, AT_ONCE), "random executions of a round, at most a quarter of what is left", 1500
+    )
     generations: int = setting(whole(1), "generations of a round; its probably faulty children are executed then", 10)
     reserve: float = setting(between(0, 0.9), "share of what is left that a round keeps for executing children", 0.2)
-    tournament: int = setting(whole(1), "episodes per tournament", 10)
+    tournament: int = setting(whole(1, 1_000), "episodes per tournament", 10)
     objective: str = setting(
         one_of("reward", "jfi"), "what is minimised beside margin and forest: the team's return, or the index", "reward"
     )
