@@ -30,7 +30,7 @@ from epymarl_fairtest.core import stopping
 from epymarl_fairtest.core.clock import Clock
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.judged import Judge, of_agents, places_of
+from epymarl_fairtest.core.judged import Judge, numbers_of, of_agents
 from epymarl_fairtest.core.ledger import PROOF, Ledger
 from epymarl_fairtest.core.worst_off import worst_off_in
 from epymarl_fairtest.engine.contract import Engine
@@ -162,7 +162,7 @@ class Run:
         executions = self.executions()
         unfair = executions["index"] <= self.context.theta if executions else np.empty(0, bool)
         unfair[np.flatnonzero(unfair)[np.flatnonzero(unstable)]] = False
-        agents = [place + 1 for place in places_of(self.settings.agents, self.team.task.n_agents)]
+        agents = numbers_of(self.settings.agents, self.team.task.n_agents)
         return worst_off_in(executions, unfair).as_dict(agents)
 
     def _manifest(self, distance: float) -> dict[str, Any]:

@@ -28,7 +28,7 @@ FORMATS = (".png", ".svg", ".pdf")
 EXECUTION = {"greedy": (), "epsilon_greedy": ("epsilon",), "softmax": ("temperature",)}  # settings that it reads
 HARMLESS = {
     "seed", "out", "workers", "engine", "progress", "report", "confirm", "replay", "training_pool", "quantile", "theta",
-    "natural_episodes", "calibration_episodes", "allocation", "index", "execution", "epsilon", "temperature",
+    "natural_episodes", "random_team", "calibration_episodes", "allocation", "agents", "index", "execution", "epsilon", "temperature",
 }  # fmt: skip
 """Settings that change nothing that is compared, or are compared on their own."""
 
@@ -107,6 +107,7 @@ def refuse_if_incomparable(a: FinishedRun, b: FinishedRun, theta: float | None) 
     pairs = {
         "task": (a.manifest["task"], b.manifest["task"]),
         "environment": (a.manifest.get("key"), b.manifest.get("key")),
+        "judged agents": (a.agents, b.agents),
         "number of agents": (a.executions["received"].shape[1], b.executions["received"].shape[1]),
         "index": (a.settings["index"], b.settings["index"]),
         "allocation": (a.settings["allocation"], b.settings["allocation"]),
@@ -153,10 +154,12 @@ def random_index(run: FinishedRun) -> Any:
 
 def team(run: FinishedRun, rate: Rate, theta: float) -> dict[str, Any]:
     """One side. Distinct failures and coverage were counted at the run's own threshold and cannot be recounted."""
+    from epymarl_fairtest.core.worst_off import worst_off_in
+
     index, unfair, own = random_index(run), run.unfair(theta), theta == run.theta
     received = run.random_executions["received"]
-    least = received == received.min(axis=1, keepdims=True)
-    worst_off = (least / least.sum(axis=1, keepdims=True)).mean(axis=0)  # a tie is split
+    agents = range(1, received.shape[1] + 1) if isinstance(run.agents, str) else run.agents
+    worst_off = worst_off_in(run.judged, run.unfair_among(run.judged, theta))
     return {
         "run": str(run.path),
         "algorithm": run.manifest.get("algorithm"),
@@ -177,8 +180,7 @@ def team(run: FinishedRun, rate: Rate, theta: float) -> dict[str, Any]:
         "roots": run.summary["roots"] if own else len(np.unique(run.executions["root_seed"][unfair])),
         "coverage": run.summary["coverage"] if own else None,
         "received": received.mean(axis=0).tolist(),
-        "worst_off": int(worst_off.argmax()) + 1,
-        "worst_off_share": float(worst_off.max()),
+        "worst_off": worst_off.as_dict(agents),
     }
 
 
@@ -253,6 +255,9 @@ def table(result: dict[str, Any]) -> str:
     def row(name: str, shown: Any) -> tuple[str, ...]:
         return (name, *(shown(side) for side in sides))
 
+    def named(agent: int | None) -> str:
+        return "no agent is shown to be" if agent is None else f"agent {agent}"
+
     rows = [
         ("", "A", "B"),
         row("natural rate", lambda s: "{estimate:.4f} [{low:.4f}, {high:.4f}]".format(**s["rate"])),
@@ -265,7 +270,7 @@ def table(result: dict[str, Any]) -> str:
         row("  nobody got anything", lambda s: number(s["random_undefined"])),
         row("  index, median", lambda s: number(s["index_median"], ".4f")),
         row("  index, lowest", lambda s: number(s["index_lowest"], ".4f")),
-        row("  worst-off agent", lambda s: f"agent {s['worst_off']}: receives least in {s['worst_off_share']:.0%}"),
+        row("  systematically worse off", lambda s: named(s["worst_off"]["agent"])),
         row("  received on average", lambda s: ", ".join(f"{x:.4g}" for x in s["received"])),
         row("found by the search", lambda s: number(s["failures"])),
         row("  distinct", lambda s: number(s["distinct_failures"])),

@@ -29,6 +29,11 @@ def places_of(agents: Agents, count: int) -> list[int]:
     return [agent - 1 for agent in agents]
 
 
+def numbers_of(agents: Agents, count: int) -> list[int]:
+    """The judged agents as people count them, from 1."""
+    return [place + 1 for place in places_of(agents, count)]
+
+
 def of_agents(values: Array, agents: Agents) -> Array:
     """The part of values (..., agents of the environment) that belongs to the judged agents."""
     return values if isinstance(agents, str) else values[..., places_of(agents, values.shape[-1])]

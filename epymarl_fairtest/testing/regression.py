@@ -17,7 +17,7 @@ import numpy as np
 from epymarl_fairtest.core.episodes import Episodes, operator_code, replay_tests, tests_from_seeds
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.judged import Judge, of_agents, places_of
+from epymarl_fairtest.core.judged import Judge, numbers_of, of_agents
 from epymarl_fairtest.engine.selection import real_engine
 from epymarl_fairtest.store.scenarios import Scenarios, load_scenarios
 from epymarl_fairtest.strategies import configure
@@ -90,7 +90,7 @@ def replay(scenarios: Scenarios, team: Team) -> list[Outcome]:
     judged = Judge(INDICES[facts["index"]], facts["theta"], of_team)(engine.execute(tests))
     played, received, index = judged.episodes, judged.received, judged.index
     kept = of_agents(rows["rewards"].sum(axis=1), of_team)
-    agents = tuple(place + 1 for place in places_of(of_team, team.task.n_agents))
+    agents = tuple(numbers_of(of_team, team.task.n_agents))
     return [
         Outcome(
             failure=int(rows["id"][row]),

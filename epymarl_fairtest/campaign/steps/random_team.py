@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute, Outcome, Step, Steps
 from epymarl_fairtest.core.chance import unfair_by_chance
 from epymarl_fairtest.core.episodes import Tests, tests_from_seeds
-from epymarl_fairtest.core.judged import places_of
+from epymarl_fairtest.core.judged import numbers_of, places_of
 from epymarl_fairtest.core.ledger import purpose
 from epymarl_fairtest.core.statistics import sign_test
 from epymarl_fairtest.tasks.layers import sides
@@ -28,7 +28,7 @@ def compare_with_random_team(context: Aftermath) -> Steps:
     executions, judge = context.executions, context.judge
     random = executions["random"] if executions else np.empty(0, bool)
     team = context.team
-    agents = [place + 1 for place in places_of(judge.agents, team.task.n_agents)]
+    agents = numbers_of(judge.agents, team.task.n_agents)
     known: dict[str, Any] = {
         "agents": agents,
         "unfair_by_chance": unfair_by_chance(judge.index, judge.theta, len(agents)),
