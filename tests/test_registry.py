@@ -98,7 +98,7 @@ def problem_of(registry: Registry[Any], caplog: pytest.LogCaptureFixture) -> str
                 "fairtest",
             ],
         ),
-        (STEPS, ["replay"]),
+        (STEPS, ["replay", "natural", "random_team"]),
     ],
     ids=["indices", "tasks", "strategies", "steps"],
 )

@@ -113,6 +113,8 @@ def columns(path: Path) -> dict[str, Any]:
 
 def search(subject: Team, given: Settings, path: Path, seed: int = 5) -> Result:
     folder, said = Recording(path), []  # type: ignore[var-annotated]
+    if subject.environment is None:  # nothing that could have a twin
+        given = replace(given, engine="auto")
     check(given)
     summary = run(subject, given, folder, seed=seed, command="test", warn=said.append)
     assert json.loads((path / "summary.json").read_text()) == summary
@@ -184,6 +186,8 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
     for purpose, entry in ledger.items():
         if purpose == "replay":
             assert entry["episodes"] == result.summary["failures"] == result.summary["confirmed_failures"]
+        elif purpose == "natural":
+            assert entry["episodes"] == 200
         elif purpose == "random_team":
             assert entry["episodes"] == result.summary["competence"]["random_team"]["starts"]
         elif purpose != "re-execution":
@@ -603,7 +607,7 @@ def walkers(environment: type[Drift] = Drift, policy: type[Wanderers] = Wanderer
 
 def test_a_task_that_cannot_be_restored_is_searched_by_replaying_actions(tmp_path: Path) -> None:
     subject, steps = counted(walkers())
-    given = chosen(theta=0.9, epsilon=0.3, engine="auto")
+    given = chosen(theta=0.9, epsilon=0.3)
     result = search(subject, given, tmp_path / "run")
     assert result.summary["task"] == "generic"
     assert result.summary["executed_steps"] == 10 * result.summary["executed_episodes"]
@@ -641,7 +645,7 @@ def test_episodes_shorter_than_5_steps_are_judged_but_not_bred_from(tmp_path: Pa
 
 def test_a_pool_smaller_than_the_population_is_searched_as_it_is(tmp_path: Path) -> None:
     """Most candidates are too short: fewer are left than the population should have."""
-    given = chosen(select_ratio=0.8, theta=0.9, budget=200, pool=30, offspring=12, epsilon=0.3, engine="auto")
+    given = chosen(select_ratio=0.8, theta=0.9, budget=200, pool=30, offspring=12, epsilon=0.3)
     result = search(walkers(Brief), given, tmp_path / "run")
     pool = result.folder.executed("candidate")[0]
     left = int((pool.length >= 5).sum())
@@ -657,7 +661,7 @@ def test_a_population_as_large_as_the_pool_works(tmp_path: Path) -> None:
 
 
 def test_one_joint_state_is_said_and_searched_all_the_same(tmp_path: Path) -> None:
-    result = search(walkers(policy=Blank), chosen(theta=0.9, epsilon=0.5, engine="auto"), tmp_path / "run")
+    result = search(walkers(policy=Blank), chosen(theta=0.9, epsilon=0.5), tmp_path / "run")
     assert "one joint abstract state" in result.said
     assert result.summary["predictor"]["joint_states"] == 1
     assert result.summary["ledger"]["mutant"]["episodes"] == 40

@@ -85,11 +85,6 @@ def rq1(team: Path, out: Path, *more: str | Path, seeds: str = "2", budget: str 
     return fairtest_study("rq1", *where, "--methods", "random", "fairtest", *TINY, *one, *more)
 
 
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "TREES", 12)
-
-
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return policy_folder(tmp_path_factory.mktemp("policies") / "team", "spread", "mlp", time_limit=8)
@@ -458,7 +453,10 @@ def test_a_study_varies_what_it_is_about_and_nothing_else(
 
 
 @pytest.mark.usefixtures("figures")
-def test_rq3a_cross_validates_the_predictor_with_and_without_fairness_features(team: Path, tmp_path: Path) -> None:
+def test_rq3a_cross_validates_the_predictor_with_and_without_fairness_features(
+    team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forest, "TREES", 12)
     out = tmp_path / "out"
     words = ["--policies", team, "--seeds", "2", "--jobs", "1", *TINY, "--set", "predictor_episodes=80"]
     assert fairtest_study("rq3a", *words, "--out", out) == 0

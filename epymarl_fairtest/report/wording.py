@@ -91,7 +91,8 @@ def verdict(view: View) -> str:
 
 def starts(summary: Mapping[str, Any]) -> int:
     """From which failures descend; near-copies of a start are one, where the run tells."""
-    return int(summary.get("distinct_starts", summary.get("roots", 0)))
+    told = summary.get("distinct_starts")
+    return int(summary.get("roots", 0) if told is None else told)
 
 
 def rate_sentence(view: View) -> str:

@@ -113,8 +113,9 @@ class Results:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """Those of METRICS that any run has: earlier runs lack some."""
-        return {name: METRICS[name] for name in METRICS if any(row.get(name) is not None for row in self.rows)}
+        """METRICS without those that earlier runs lack."""
+        lacking = {name for name in METRICS if self.rows and all(row.get(name) is None for row in self.rows)}
+        return {name: METRICS[name] for name in METRICS if name not in lacking}
 
     def mean(self, team: str, variant: str, metric: str) -> Mean:
         return mean_of(self.values(team, variant, metric))
