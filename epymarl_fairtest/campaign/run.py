@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import metadata
 from typing import Any
@@ -87,12 +87,12 @@ class Run:
     command: str
     warn: Warn
     observers: Sequence[Observer]
+    later: list[Mapping[str, NDArray[Any]]] = field(default_factory=list)  # random executions made after the search
 
     def summary(self) -> dict[str, Any]:
         self.clock, self.ledger = Clock(), Ledger()
         self.prepare()
         self.search()
-        self.later: list[Mapping[str, NDArray[Any]]] = []  # random executions made after it
         added: dict[str, Any] = {}
         columns: dict[str, Any] = {}
         for step in STEPS.values():
