@@ -115,8 +115,8 @@ class View:
 
     @property
     def searched(self) -> bool:
-        """Is any execution on record one that was not random?"""
-        return not self.record.random.all()
+        """Is any execution one that was not random, as far as they are on record?"""
+        return not len(self.record.random) or not self.record.random.all()
 
     @property
     def agents(self) -> int:
