@@ -392,7 +392,7 @@ def main() -> int:
     with fuzzing(tests / "fixtures" / "format-3", tests / "golden" / "team") as fuzz:
         for name in args.only:
             try:
-                found[name] = try_out(fuzz, name, args.tries // len(args.only), args.seed)
+                found[name] = try_out(fuzz, name, -(-args.tries // len(args.only)), args.seed)
             except Exception:
                 traceback.print_exc()
                 found[name], wrong = {**fuzz.counts, "WRONG": 1}, wrong + 1
