@@ -125,6 +125,7 @@ class Run:
         if len(sample):
             sample = replace(sample, rewards=of_agents(sample.rewards, settings.agents))
         self.strategy: Strategy = strategy_of(settings)
+        self.engine.keeps_obs = self.strategy.observes or team.policy.hidden_size > 0
         self.context = Context(
             team.task,
             settings,
@@ -138,7 +139,6 @@ class Run:
             ask=partial(q_if_seen, team.policy),
             initial_states=self.engine.initial_states,
             clock=self.clock,
-            remembers=team.policy.hidden_size > 0,
         )
         own = settings.distinct_distance
         distance = team.task.distinct_distance if own is None else own

@@ -6,7 +6,7 @@ Shapes: B rows, T the time limit, N agents, A actions, S numbers of physical sta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -60,10 +60,6 @@ class Episodes:
     def concatenate(parts: Sequence[Episodes]) -> Episodes:
         return Episodes(**{f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(Episodes)})
 
-    def unseen(self) -> Episodes:
-        """Without what the agents saw, most of a large team's episodes: only agents with a memory need it again."""
-        return replace(self, obs=np.empty((*self.obs.shape[:-1], 0), np.float32))
-
     def answer(self, tests: Tests) -> bool:
         """Are these the episodes of these tests, by where they begin and what they draw from?"""
         lineage = ("root_seed", "stream", "shift", "start_step", "operator", "parent")
@@ -95,8 +91,9 @@ def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state
     if tests.prefix is not None:
         kept = np.arange(limit)[None, :] < tests.start_step[:, None]
         for name in ("obs", "actions", "rewards", "q"):
-            if getattr(tests.prefix, name).shape[-1]:  # what nobody needs was not kept (`unseen`)
-                getattr(episodes, name)[kept] = getattr(tests.prefix, name)[kept]
+            to, held = getattr(episodes, name), getattr(tests.prefix, name)
+            if to.shape[-1] and held.shape[-1]:  # what agents saw is there only where somebody needs it
+                to[kept] = held[kept]
         episodes.states[:, :-1][kept] = tests.prefix.states[:, :-1][kept]
     return episodes
 

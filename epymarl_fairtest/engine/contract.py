@@ -17,6 +17,7 @@ from epymarl_fairtest.core.episodes import Episodes, Tests
 
 class Engine(Protocol):
     name: str
+    keeps_obs: bool  # does it record what the agents see? Most of a large team's episodes is that.
 
     def execute(self, tests: Tests) -> Episodes: ...
     def initial_states(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]: ...

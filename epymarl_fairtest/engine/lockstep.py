@@ -20,6 +20,7 @@ from epymarl_fairtest.team.contract import CHUNK, Policy
 
 class Lockstep:
     name = "lockstep"
+    keeps_obs = True
 
     def __init__(
         self, make_world: Callable[[], World], policy: Policy, rule: ActionRule, *, limit: int, state_size: int
@@ -65,7 +66,7 @@ class Lockstep:
 
     def _execute_group(self, tests: Tests) -> Episodes:
         policy, rule = self._policy, self.rule
-        episodes = blank_episodes(tests, policy, limit=self.limit, state_size=self.state_size)
+        episodes = blank_episodes(tests, policy, limit=self.limit, state_size=self.state_size, seen=self.keeps_obs)
         worlds = self._some_worlds(len(tests))
         for world, from_seed, seed, state, first in zip(
             worlds, tests.from_seed, tests.root_seed, tests.start_state, tests.start_step, strict=True
@@ -93,7 +94,9 @@ class Lockstep:
             if tests.forced is not None:
                 forced = tests.forced[rows, at]
                 actions = np.where(forced >= 0, forced, actions)
-            episodes.obs[rows, at], episodes.q[rows, at], episodes.actions[rows, at] = obs, q, actions
+            if self.keeps_obs:
+                episodes.obs[rows, at] = obs
+            episodes.q[rows, at], episodes.actions[rows, at] = q, actions
             for row, action in zip(rows, actions, strict=True):
                 worlds[row].step(action)
             episodes.rewards[rows, at] = side_by_side([worlds[row].reward for row in rows], policy.n_agents)
@@ -105,15 +108,15 @@ class Lockstep:
         return episodes
 
 
-def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int) -> Episodes:
-    """Episodes of this policy ready to be filled, the kept prefixes in place."""
+def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool) -> Episodes:
+    """Episodes of this policy ready to be filled, the kept prefixes in place; with room for what is `seen`."""
     return empty_episodes(
         tests,
         limit=limit,
         agents=policy.n_agents,
         actions=policy.n_actions,
         state_size=state_size,
-        obs_size=policy.obs_size,
+        obs_size=policy.obs_size if seen else 0,
     )
 
 

@@ -31,6 +31,7 @@ GROUP = 4 * CHUNK
 
 class Twin:
     name = "twin"
+    keeps_obs = True
 
     def __init__(
         self, kernel: Kernel, policy: Policy, rule: ActionRule, *, limit: int, state_size: int, threads: int = 1
@@ -40,7 +41,9 @@ class Twin:
         self._threads, self._edges = threads, slices(rule)
 
     def execute(self, tests: Tests) -> Episodes:
-        episodes = blank_episodes(tests, self._policy, limit=self._limit, state_size=self.state_size)
+        episodes = blank_episodes(
+            tests, self._policy, limit=self._limit, state_size=self.state_size, seen=self.keeps_obs
+        )
         # Rows that start at similar steps share a group, so that it ends for all of them together.
         order = np.argsort(tests.start_step, kind="stable")
         groups = [order[first : first + GROUP] for first in range(0, len(order), GROUP)]
@@ -117,7 +120,9 @@ def _record(
     if everyone and rows[-1] - rows[0] == len(rows) - 1 and step[0] == step[-1]:
         # The usual group: neighbours in step. Slices are copied several times faster than index lists.
         to, at, after = slice(rows[0], rows[-1] + 1), step[0], step[0] + 1
-    episodes.obs[to, at], episodes.q[to, at], episodes.actions[to, at] = seen[now], q[now], actions[now]
+    if episodes.obs.shape[-1]:
+        episodes.obs[to, at] = seen[now]
+    episodes.q[to, at], episodes.actions[to, at] = q[now], actions[now]
     episodes.rewards[to, at], episodes.states[to, after] = rewards[now], states[now]
 
 

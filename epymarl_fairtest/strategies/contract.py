@@ -69,7 +69,6 @@ class Context:
     ask: Asking = _nobody_to_ask
     initial_states: Callable[[NDArray[np.int64]], NDArray[np.float64]] = _nobody_to_ask  # of seeds, nothing executed
     clock: Clock = field(default_factory=Clock)
-    remembers: bool = True  # have the agents a memory, so that a prefix must hold what they saw?
 
     @property
     def theta(self) -> float:
@@ -120,6 +119,7 @@ class Strategy:
     search: Callable[[Context], Search]
     options: type = NoOptions  # the schema of its own settings
     needs: tuple[str, ...] = ()  # of tasks.contract.ABILITIES
+    observes: bool = True  # does it look at what the agents saw (episodes.obs)?
     random: tuple[str, ...] = ()  # purposes under which it executes the team as it is, from starts that nobody chose
     check: Check = _nothing_to_check  # raises FairTestError for settings that it cannot work with
     order: int = LATER  # among all strategies, in lists and tables

@@ -240,6 +240,7 @@ STRATEGY = Strategy(
     gmt,
     GmtOptions,
     needs=("proposable",),
+    observes=False,
     order=2,
     doc="a diffusion model that proposes initial states",
 )

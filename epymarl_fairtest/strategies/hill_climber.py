@@ -57,6 +57,7 @@ STRATEGY = Strategy(
     hill_climber,
     HillClimberOptions,
     needs=("restorable",),
+    observes=False,
     order=21,
     doc="mutating the most unfair episode so far (ours; it shows what a raw count is worth)",
 )

@@ -148,6 +148,7 @@ STRATEGY = Strategy(
     map_elites,
     MapElitesOptions,
     needs=("proposable",),
+    observes=False,
     order=6,
     doc="the most unfair start for every kind of behaviour (needs `ribs`)",
     libraries=("ribs",),

@@ -25,4 +25,6 @@ def random_executions(context: Context, batch: int) -> Search:
         yield Request(random_tests(batch, context.task.state_size, generator), EXECUTION)
 
 
-STRATEGY = Strategy("random", "Random", random, RandomOptions, random=(EXECUTION,), order=1, doc="chance")
+STRATEGY = Strategy(
+    "random", "Random", random, RandomOptions, observes=False, random=(EXECUTION,), order=1, doc="chance"
+)

@@ -92,6 +92,7 @@ STRATEGY = Strategy(
     "Start surrogate",
     start_surrogate,
     StartSurrogateOptions,
+    observes=False,
     order=22,
     doc="a forest that predicts fairness from the initial state (ours)",
 )

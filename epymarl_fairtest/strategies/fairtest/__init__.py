@@ -13,6 +13,7 @@ STRATEGY = Strategy(
     FairTestOptions,
     random=(PREDICTOR, CANDIDATE),
     check=plan_of,
+    observes=False,
     order=1000,  # last in tables: the others are compared with it
     doc="the paper's genetic search",
 )

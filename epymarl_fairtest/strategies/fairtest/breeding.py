@@ -55,8 +55,7 @@ class Breeding:
 
     def executed(self, judged: Judged) -> Population:
         scores = self._fitness(judged.index, traces_of(judged))
-        episodes = judged.episodes if self._context.remembers else judged.episodes.unseen()
-        return Population(episodes, scores, np.full(len(judged), EXECUTED, np.int64))
+        return Population(judged.episodes, scores, np.full(len(judged), EXECUTED, np.int64))
 
     def spliced(self, splices: Splices, kept: Kept) -> Population:
         """Crossover children, scored from recorded transitions: f1 is missing until one is executed."""

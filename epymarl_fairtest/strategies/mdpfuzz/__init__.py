@@ -9,6 +9,7 @@ STRATEGY = Strategy(
     mdpfuzz,
     MDPFuzzOptions,
     needs=("proposable",),
+    observes=False,
     order=5,
     doc="mutating starts that react to small changes or lead to states not seen before",
 )
