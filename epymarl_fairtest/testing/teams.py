@@ -69,6 +69,7 @@ def random_record(
     env: Any = gymnasium.make(key, disable_env_checker=True, **(env_args or {}))
     return PolicyRecord(
         algorithm="random",
+        agent_output_type="q",
         key=key,
         time_limit=time_limit,
         n_agents=len(env.action_space),
