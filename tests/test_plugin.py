@@ -24,7 +24,7 @@ import pytest
 import torch
 import yaml
 from host_jobs import JOBS, ODD_ENVIRONMENTS, ON, PAGE, SHORT, Finished, host_arguments
-from support import FAIRTEST, random_weights, record_of
+from support import FAIRTEST, child_environment, random_weights, record_of
 
 from epymarl_fairtest.host import attach
 from epymarl_fairtest.host.build import QuietLogger, Training, build_training
@@ -42,6 +42,8 @@ SUMMARY_KEYS = {
 }  # fmt: skip
 FURTHER_KEYS = {
     "index", "index_quantiles", "suffix_failures", "confirmed_failures", "unstable_failures", "phases", "notes",
+    "natural_rate", "distinct_failures_wide", "distinct_starts", "coverage_of", "agents", "competence", "worst_off",
+    "unfair_by_chance", "sides",
 }  # fmt: skip
 PREDICTOR_KEYS = {"auc_abstract", "auc_full", "d", "joint_states"}
 FILES = {
@@ -524,7 +526,8 @@ def test_ctrl_c_after_training_says_last_what_was_found_and_how_to_go_on_and_tha
     assert not list(done.sacred.glob("fairtest_*"))
     moved = replace(done, folder=Path(shutil.copytree(done.folder, tmp_path / "moved")))
     command = [*FAIRTEST, "run", "--resume", str(moved.run)]
-    told = subprocess.run(command, cwd=moved.folder, capture_output=True, text=True, check=False)
+    env = child_environment(tmp_path, moved.folder)  # its allocation lies in the folder that training was started in
+    told = subprocess.run(command, cwd=moved.folder, env=env, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stderr
     assert moved.summary()["executed_episodes"] == 60
     assert str(moved.sacred) in told.stdout
@@ -551,6 +554,7 @@ def test_an_allocation_that_breaks_during_training_ends_recording_and_nothing_el
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.delitem(sys.modules, "breaking", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(place))  # in the current folder it would be refused
     (place / "breaking.py").write_text(BREAKING.format(left=8 * 25 + 30))  # after the look at random agents
     training = training_of(host, f"{OURS} fairtest_args.allocation=breaking:allocation")
     for number in range(4):
