@@ -1,4 +1,4 @@
-"""The figure of `fairtest compare`: how the index of two teams is distributed, and their natural failure rates.
+"""The figure of `fairtest compare`: how the index of two teams is distributed, and their natural rates.
 
 Knows numbers and how to draw them, nothing of runs.
 """
@@ -63,7 +63,7 @@ def compare_figure(sides: Sequence[Side], theta: float, index_name: str, confide
     right.set_xlim(0, max(max(side.high for side in sides) * 1.15, 1e-4))
     right.xaxis.set_major_locator(MaxNLocator(4))
     right.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate * 100:.4g}%"))
-    right.set_xlabel(f"natural failure rate, interval at {confidence * 100:.4g}%", **STYLE)
+    right.set_xlabel(f"natural rate, interval at {confidence * 100:.4g}%", **STYLE)
     plain_axes(left, "both")
     plain_axes(right, "x")
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)

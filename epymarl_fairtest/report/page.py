@@ -16,6 +16,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from epymarl_fairtest.campaign.cautions import amount, cautions
+from epymarl_fairtest.campaign.coverage import ALL
 from epymarl_fairtest.core.files import make_folder, remove_left_over, write_atomically
 from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report import wording
@@ -129,7 +130,7 @@ def cards(view: View) -> list[Data]:
          "paths that differ" if distance is None else f"paths further than {distance:g} apart"),
         ("Starts", number(wording.starts(summary)), "from which failures descend"),
         ("Unfair executions", number(failures), among if judged else "no episode was judged"),
-        ("Coverage", percent(float(summary["coverage"])), "of the position grid, by failures"),
+        ("Coverage", percent(float(summary["coverage"])), f"of the position grid of {summary.get('coverage_of') or ALL}, by failures"),
         ("Threshold θ", wording.threshold(view.theta), where),
         ("Budget", number(summary["charged_strict"]),
          f"episodes, all that was executed; {number(summary['charged_paper'])} as the paper counts"),

@@ -37,6 +37,7 @@ FILES = {
     "failures.csv": "one line per unfair execution",
     "failures.npz": "the same with states, actions, rewards and Q-values",
     "executions.npz": "one row per judged episode",
+    "natural.npz": "the same of random executions that were made after the search",
     "evidence.npz": "what the method kept: fitness values, ROC curves, coverage cells",
     "journal.jsonl": "one line per executed batch",
     "checksums.json": "checksums of these files",

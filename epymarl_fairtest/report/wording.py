@@ -101,7 +101,7 @@ def rate_sentence(view: View) -> str:
         why = view.record.missing.get("executions.npz")
         if why is None:
             why = f"in a run of {view.record.summary.get('method')} no executions are on record as random ones"
-        return f"The natural failure rate is not known: {why}."
+        return f"The natural rate is not known: {why}."
     value, low, high = estimate(rate)
     sentence = (
         f"{number(rate.count)} of {several(rate.executions, 'random execution')} were unfair: {value},"
