@@ -12,6 +12,7 @@ from epymarl_fairtest.core.worst_off import NATURAL
 MANY = 0.05  # share of the random executions from which on it is worth a sentence
 MOST = 0.5
 WIDE = 100  # characters of a row in the terminal
+FEW = 6  # agents that are named one by one
 Summary = Mapping[str, Any]
 
 
@@ -112,6 +113,12 @@ def worst_off_sentence(worst_off: Mapping[str, Any]) -> str:
             f" ({share(one['share'])}, 95% interval {share(one['low'])} to {share(one['high'])})."
         )
     first, *others = worst_off["least"]
+    if len(others) >= FEW:
+        most = max(worst_off["least"], key=lambda one: one["count"])
+        return (
+            f"No agent is shown to be systematically worse off: of {votes:,} {unit}, agent {most['agent']} receives"
+            f" least in the most, {most['count']:,}."
+        )
     counts = [f"agent {first['agent']} receives least in {first['count']}"]
     counts += [f"agent {one['agent']} in {one['count']}" for one in others]
     return f"No agent is shown to be systematically worse off: of {votes} {unit}, {listed(counts)}."
@@ -140,6 +147,9 @@ def competence_rows(summary: Summary) -> list[tuple[str, str]]:
 
 
 def _per_agent(agents: Sequence[int], received: Sequence[float]) -> str:
+    if len(agents) > FEW:
+        (least, worst), *_, (most, best) = sorted(zip(received, agents, strict=True))
+        return f"from {amount(least)} (agent {worst}) to {amount(most)} (agent {best})"
     return ", ".join(f"agent {agent} {amount(value)}" for agent, value in zip(agents, received, strict=True))
 
 
