@@ -410,11 +410,11 @@ def drop_column(path: Path) -> None:
 DAMAGE: dict[str, tuple[str, Any, str]] = {
     "unfinished": ("summary.json", Path.unlink, "is not finished"),
     "summary cut": ("summary.json", cut, "summary.json"),
-    "summary of nonsense": ("summary.json", lambda p: p.write_text('{"evaluated": NaN}'), "evaluated=nan"),
+    "summary of nonsense": ("summary.json", lambda p: p.write_text('{"evaluated": NaN}'), "does not say failures"),
     "summary a list": ("summary.json", lambda p: p.write_text("[]"), "not a set of names"),
     "summary nested": ("summary.json", lambda p: p.write_text("[" * 100_000), "summary.json"),
     "manifest cut": ("manifest.json", cut, "manifest.json"),
-    "manifest empty": ("manifest.json", lambda p: p.write_text("{}"), "does not name the task and the settings"),
+    "manifest empty": ("manifest.json", lambda p: p.write_text("{}"), "does not say task, settings"),
     "executions gone": ("executions.npz", Path.unlink, "is missing"),
     "executions cut": ("executions.npz", cut, "executions.npz"),
     "executions incomplete": ("executions.npz", drop_column, r"do not hold the \d+ episodes"),

@@ -430,8 +430,8 @@ def test_a_task_that_proposes_no_starts_is_refused() -> None:
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("diffusion_steps", 1, "a whole number of at least 2"),
-        ("cycle", 0, "a whole number of at least 1"),
+        ("diffusion_steps", 1, "a whole number from 2 to 10,000"),
+        ("cycle", 0, "a whole number from 1 to 100,000"),
         ("novelty_weight", -0.1, r"a number in \[0, 1e\+06\]"),
         ("learning_rate", 0, r"a number in \(0, 1\]"),
         ("warm_up", 10, "Did you mean warmup"),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import EXECUTION
-from epymarl_fairtest.settings import between, one_of, setting, whole
+from epymarl_fairtest.settings import AT_ONCE, between, one_of, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search, Strategy
 from epymarl_fairtest.strategies.starts import starting_from
 from epymarl_fairtest.tasks.contract import Task
@@ -30,7 +30,7 @@ PATIENCE = 20  # batches in a row without an acceptable solution before random s
 @dataclass(frozen=True)
 class MapElitesOptions:
     initial: int = setting(whole(1), "random executions that the archive begins with", 200)
-    batch: int = setting(whole(1), "solutions that are made at once", 32)
+    batch: int = setting(whole(1, AT_ONCE), "solutions that are made at once", 32)
     cells: int = setting(whole(1), "cells of the archive's grid along each of the three measures", 10)
     sigma: float = setting(between(0, 2, open_low=True), "standard deviation of the steps in [-1, 1]", 0.1)
     emitter: str = setting(

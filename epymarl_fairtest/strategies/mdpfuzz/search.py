@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import EXECUTION, MUTANT
-from epymarl_fairtest.settings import YES_NO, between, setting, whole
+from epymarl_fairtest.settings import AT_ONCE, YES_NO, between, setting, whole
 from epymarl_fairtest.strategies.contract import Context, Request, Search
 from epymarl_fairtest.strategies.mdpfuzz.freshness import Freshness
 from epymarl_fairtest.strategies.starts import starting_from
@@ -42,7 +42,9 @@ class MDPFuzzOptions:
     components: int = setting(whole(1), "Gaussians of each mixture (K)", 10)
     threshold: float = setting(between(0, 1e300), "density below which a sequence of states is fresh (tau)", 0.1)
     rate: float = setting(between(0, 1), "what a fresh sequence weighs in the mixtures (gamma)", 0.01)
-    batch: int = setting(whole(1), "mutants per iteration, all chosen from the same corpus; the original has 1", 16)
+    batch: int = setting(
+        whole(1, AT_ONCE), "mutants per iteration, all chosen from the same corpus; the original has 1", 16
+    )
 
 
 def mdpfuzz(context: Context) -> Search:
