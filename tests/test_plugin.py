@@ -122,7 +122,10 @@ def check_run_folder(run: Path, files: set[str]) -> dict[str, Any]:
 def check_sacred(done: Finished, files: set[str], summary: dict[str, Any]) -> None:
     for name in files:
         artifact = done.sacred / ("fairtest_" + name.replace("/", "_"))
-        assert artifact.read_bytes() == (done.run / name).read_bytes(), name
+        content = (done.run / name).read_bytes()
+        if name == "report/index.html":  # its links lead to the other artifacts
+            content = content.replace(b'href="../', b'href="fairtest_')
+        assert artifact.read_bytes() == content, name
     listed = json.loads((done.sacred / "run.json").read_text())["artifacts"]
     assert {"fairtest_" + name.replace("/", "_") for name in files} <= set(map(str, listed))
     info, metrics = done.info(), done.metrics()

@@ -563,7 +563,7 @@ def test_a_run_that_was_thinned_out_has_a_page_of_what_there_is_and_says_what_is
     assert found.text.count("executions.npz is not in the run folder") >= 3
     assert found.text.count("evidence.npz is not in the run folder") >= 3
     assert len(found.of("article")) == 4
-    assert f"{summary['failures']} of {summary['failures']} replayed failures came out the same" in found.text
+    assert f"{summary['failures']} of {summary['failures']} failures were replayed" in found.text
 
 
 def test_a_run_that_an_older_version_of_this_format_wrote_has_a_page(tmp_path: Path) -> None:
