@@ -816,10 +816,10 @@ def test_a_run_that_is_stopped_before_it_began_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("limit", "file"), [(30_000, "parts/00000.npz"), (150, "manifest.json")])
+@pytest.mark.parametrize(("limit", "file"), [(90_000, "batches/00000.npz"), (150, "manifest.json")])
 def test_a_full_disk_is_one_message_that_names_the_file(limit: int, file: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command = endless(policy_folder(tmp_path / "team"), run)
+    command = endless(policy_folder(tmp_path / "team", agent="gru"), run)
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(limit), *command],
         capture_output=True,
