@@ -127,7 +127,7 @@ def cards(view: View) -> list[Data]:
         where += f", {wording.quantile_words(view)}"
     others = (
         ("Different failures", number(summary["distinct_failures"]),
-         "paths that differ" if distance is None else f"paths further than {distance:g} apart"),
+         _how_different(distance, summary.get("distinct_failures_wide"))),
         ("Starts", number(wording.starts(summary)), "from which failures descend"),
         ("Unfair executions", number(failures), among if judged else "no episode was judged"),
         ("Coverage", percent(float(summary["coverage"])),
@@ -159,8 +159,13 @@ def card(name: str, value: str, note: str, *, main: bool = False, interval: Data
     return {"name": name, "value": value, "note": note, "main": main, "interval": interval}
 
 
+def _how_different(distance: float | None, wide: int | None) -> str:
+    text = "paths that differ" if distance is None else f"paths further than {distance:g} apart"
+    return text if wide is None else f"{text}; {number(wide)} at three times the distance"
+
+
 def rate_card(rate: Rate | None) -> Data:
-    name = "Natural failure rate"
+    name = "Natural rate"
     if rate is None:
         return card(name, "unknown", "no random executions on record", main=True)
     value, low, high = wording.estimate(rate)
