@@ -28,7 +28,7 @@ from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, repla
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import ActionRule
-from epymarl_fairtest.engine.lockstep import Lockstep, memory_at_start
+from epymarl_fairtest.engine.lockstep import Lockstep, memory_before
 from epymarl_fairtest.host.build import configuration
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.tap import host_world
@@ -158,7 +158,8 @@ def test_the_memory_matters_when_an_episode_is_restored() -> None:
     """What the test above holds would be lost with a hidden state of zeros."""
     policy = random_policy(record_of("spread", "gru"))
     episodes = engine_of("spread", "gru").execute(some_tests("spread", 10))
-    hidden, last = memory_at_start(policy, continued(episodes, 10))
+    tests = continued(episodes, 10)
+    hidden, last = memory_before(policy, tests.prefix, tests.start_step)
     assert np.abs(hidden).max() > 0
     assert last.tolist() == episodes.actions[:, 9].tolist()
     remembering, _ = policy.forward(episodes.obs[:, 10], last, hidden)

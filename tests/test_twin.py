@@ -138,7 +138,13 @@ def test_a_twin_goes_on_from_perturbed_states_at_every_step(task: str, agent: st
     ).take(keep)
     tests.shift = tests.shift.astype(np.int32)
     assert len(keep) > 0.3 * count
-    assert_identical(twin(task, agent).execute(tests), real_engine(task, agent).execute(tests))
+    executed = twin(task, agent).execute(tests)
+    assert_identical(executed, real_engine(task, agent).execute(tests))
+    unseen, tests.prefix = twin(task, agent), replace(tests.prefix, obs=tests.prefix.obs[..., :0])
+    unseen.keeps_obs = False
+    again = unseen.execute(tests)
+    assert again.obs.size == 0
+    assert_identical(replace(again, obs=executed.obs), executed)
 
 
 @every_task
@@ -259,10 +265,11 @@ def test_a_difference_only_after_a_restore_is_found(monkeypatch: pytest.MonkeyPa
     ours, real = twin("tag", "gru"), real_engine("tag", "gru")
     state_size = task_for(environment("tag")).state_size
     assert prove(ours, real, state_size)
-    monkeypatch.setattr(
-        twin_engine, "memory_at_start", lambda policy, tests: (np.zeros((len(tests), 3, 16), np.float32),
-                                                               np.full((len(tests), 3), -1, np.int16))
-    )  # fmt: skip
+
+    def forgetful(policy: Any, prefix: Any, start: Any, seen: Any) -> Any:
+        return np.zeros((len(start), 3, 16), np.float32), np.full((len(start), 3), -1, np.int16)
+
+    monkeypatch.setattr(twin_engine, "memory_before", forgetful)
     assert not prove(ours, real, state_size)
 
 

@@ -125,7 +125,7 @@ class Run:
         if len(sample):
             sample = replace(sample, rewards=of_agents(sample.rewards, settings.agents))
         self.strategy: Strategy = strategy_of(settings)
-        self.engine.keeps_obs = self.strategy.observes or team.policy.hidden_size > 0
+        self.engine.keeps_obs = self.strategy.observes or self.engine.needs_obs
         self.context = Context(
             team.task,
             settings,

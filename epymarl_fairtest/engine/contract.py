@@ -18,6 +18,7 @@ from epymarl_fairtest.core.episodes import Episodes, Tests
 class Engine(Protocol):
     name: str
     keeps_obs: bool  # does it record what the agents see? Most of a large team's episodes is that.
+    needs_obs: bool  # can it continue the episodes of a team with a memory only from what the agents saw?
 
     def execute(self, tests: Tests) -> Episodes: ...
     def initial_states(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]: ...

@@ -27,6 +27,7 @@ class Lockstep:
     ) -> None:
         self._make_world, self._policy, self.rule = make_world, policy, rule
         self.limit, self.state_size = limit, state_size
+        self.needs_obs = policy.hidden_size > 0
         self._worlds: list[World] = []  # made when first needed, used again for every batch
         self.episodes = self.steps = 0  # executed so far
 
@@ -76,7 +77,7 @@ class Lockstep:
             else:
                 world.restore(state, int(first))
 
-        hidden, last = memory_at_start(policy, tests)
+        hidden, last = memory_before(policy, tests.prefix, tests.start_step)
         step = tests.start_step.copy()
         rows = np.flatnonzero(step < self.limit)  # the episodes that are still running
         for number, world in enumerate(worlds):
@@ -120,19 +121,17 @@ def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int,
     )
 
 
-def memory_at_start(policy: Policy, tests: Tests) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
-    """Hidden states and last actions at each test's first executed step.
-
-    The hidden state is a function of what the agents saw: it is computed again from the prefix's
-    observations instead of being kept for every step of every episode.
-    """
-    return memory_before(policy, tests.prefix, tests.start_step)
-
-
 def memory_before(
-    policy: Policy, prefix: Episodes | None, start: NDArray[np.int32]
+    policy: Policy,
+    prefix: Episodes | None,
+    start: NDArray[np.int32],
+    seen: Callable[[NDArray[np.float64]], NDArray[np.float32]] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
-    """The same of any episodes: what the policy carries into step `start` of each."""
+    """Hidden states and last actions that the policy carries into step `start` of each of these episodes.
+
+    The hidden state is a function of what the agents saw: it is computed again instead of being kept for every step of
+    every episode, from what was recorded or from what is `seen` in the recorded states.
+    """
     shape = (len(start), policy.n_agents)
     hidden = np.zeros((*shape, policy.hidden_size), np.float32)
     last = np.full(shape, -1, np.int16)
@@ -142,7 +141,8 @@ def memory_before(
         for t in range(int(start.max())):
             rows = np.flatnonzero(start > t)
             before = prefix.actions[rows, t - 1] if t else last[rows]
-            _, hidden[rows] = policy.forward(prefix.obs[rows, t], before, hidden[rows])
+            obs = prefix.obs[rows, t] if seen is None else seen(prefix.states[rows, t])
+            _, hidden[rows] = policy.forward(obs, before, hidden[rows])
     late = np.flatnonzero(start > 0)
     last[late] = prefix.actions[late, start[late] - 1]
     return hidden, last

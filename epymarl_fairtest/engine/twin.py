@@ -19,7 +19,7 @@ from epymarl_fairtest.core.scores import recorded
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
-from epymarl_fairtest.engine.lockstep import blank_episodes, memory_at_start, not_finite
+from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before, not_finite
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
@@ -32,6 +32,7 @@ GROUP = 4 * CHUNK
 class Twin:
     name = "twin"
     keeps_obs = True
+    needs_obs = False  # a kernel shows at once what is seen in a state
 
     def __init__(
         self, kernel: Kernel, policy: Policy, rule: ActionRule, *, limit: int, state_size: int, threads: int = 1
@@ -60,6 +61,12 @@ class Twin:
         self._kernel.reset(np.asarray(seeds, np.int64), states)
         return states
 
+    def _seen(self, states: States) -> NDArray[np.float32]:
+        """What the agents see in these states (B, N, D)."""
+        seen = np.zeros((len(states), self._policy.n_agents, self._policy.obs_size), np.float32)
+        self._kernel.observe(states, np.ones(len(states), bool), seen)
+        return seen
+
     def _execute_group(self, tests: Tests, rows: NDArray[np.int64], episodes: Episodes) -> None:
         group = tests.take(rows)
         kernel, policy, rule, count = self._kernel, self._policy, self._rule, len(rows)
@@ -67,7 +74,7 @@ class Twin:
         fresh = np.flatnonzero(group.from_seed)
         if len(fresh):
             states[fresh] = self.initial_states(group.root_seed[fresh])
-        hidden, last = memory_at_start(policy, group)
+        hidden, last = memory_before(policy, group.prefix, group.start_step, self._seen)
         step = group.start_step.copy()
         running = step < self._limit
         over = np.zeros(count, bool)

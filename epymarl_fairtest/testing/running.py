@@ -38,7 +38,7 @@ class Recorder:
     """An engine that remembers what it executes, and refuses to execute forever."""
 
     def __init__(self, engine: Engine, most: int) -> None:
-        self.name, self.keeps_obs = engine.name, engine.keeps_obs
+        self.name, self.keeps_obs, self.needs_obs = engine.name, engine.keeps_obs, engine.needs_obs
         self._engine, self._most, self._empty = engine, most, 0
         self.tests: list[Tests] = []
         self.episodes = self.steps = 0
