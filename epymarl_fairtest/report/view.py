@@ -326,6 +326,8 @@ def coverage_of(record: FinishedRun) -> Coverage | None:
         if total >= MOST_NUMBERS or coordinates % 2 or abs(bins**coordinates / total - 1) > 1e-6:
             return None  # not a grid whose cells can be told apart
         total, agents = bins**coordinates, coordinates // 2
+    if cells.dtype.kind not in "iu" or cells.min() < 0 or cells.max() >= total:
+        return None
     maps = maps_of(cells, kind, agents, bins)
     task = TASKS.get(str(record.summary.get("task")))
     placed, grid = (task.placed, task.grid) if task is not None else (True, False)

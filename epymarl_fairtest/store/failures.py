@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.rewards import first_odd
 from epymarl_fairtest.store.read import read_arrays, refuse_other_formats
 
 COPIED = ("states", "actions", "rewards", "q", "length", "root_seed", "stream", "shift", "start_step", "parent", "id")
@@ -63,7 +64,8 @@ def are_episodes(columns: dict[str, NDArray[Any]]) -> bool:
         return False
     operator, obs, actions = columns["operator"], columns["obs"], columns["actions"]
     known = bool(((operator >= 0) & (operator < len(OPERATORS))).all())
-    return known and obs.ndim == 4 and obs.shape[:3] == actions.shape
+    paid = first_odd(columns["rewards"]) is None
+    return known and paid and obs.ndim == 4 and obs.shape[:3] == actions.shape
 
 
 def read_column(path: Path, name: str) -> NDArray[Any]:
