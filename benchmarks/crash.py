@@ -300,7 +300,14 @@ def write_records(out: Path, records: int, seed: int) -> None:
     """A run of so many batches with one failure each, never finished."""
     generator = np.random.default_rng(seed)
     folder = RunFolder(out)
-    manifest = {"settings": {"index": "jfi"}, "theta": 0.5, "seed": seed, "command": "", "policy_digest": ""}
+    manifest = {
+        "task": "spread",
+        "settings": {"index": "jfi"},
+        "theta": 0.5,
+        "seed": seed,
+        "command": "",
+        "policy_digest": "",
+    }
     folder.write_manifest(manifest)
     for number in range(records):
         save_record(folder, number, generator)

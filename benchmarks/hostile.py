@@ -196,6 +196,7 @@ def promise(folder: Path, name: str) -> None:
 
 
 def odd_array(at: Try, array: np.ndarray) -> np.ndarray:
+    array = np.atleast_1d(array)
     kinds = ["f8", "f4", "f2", "i1", "i8", "u8", "U3", "S2", "c16", "?", "M8[s]"]
     changes: list[Callable[[], np.ndarray]] = [
         lambda: array[:0],

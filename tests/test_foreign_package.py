@@ -154,9 +154,9 @@ def test_gate_judges_by_its_strategy_and_its_index(commands: dict[str, Any]) -> 
     assert succeeded(commands, "gate")["passed"]
     code, out, _ = commands["gate of a run"]
     assert (code, json.loads(out)["passed"]) == (1, False)
-    code, _, err = commands["gate without random executions"]
-    assert code == 2
-    assert "--max-rate cannot be judged with method='nearby'" in err
+    code, out, _ = commands["gate without random executions"]  # natural ones are made for it
+    assert code in (0, 1)
+    assert "natural rate" in out or "criteria" in out
 
 
 @pytest.mark.slow

@@ -89,7 +89,9 @@ def predictor(value: Any) -> bool:
     if not named(lambda one: maybe(real)(one) or each(maybe(real))(one))(value):
         return False
     pairs = (("d", "joint_states"), ("episodes", "unfair"))
-    return all((value.get(one) is None) == (value.get(other) is None) for one, other in pairs)
+    if not all((value.get(one) is None) == (value.get(other) is None) for one, other in pairs):
+        return False
+    return all(maybe(real)(value.get(name)) for name in ("auc_abstract", "auc_full", *pairs[0], *pairs[1]))
 
 
 SEARCHED: dict[str, Holds] = {  # what the summary of every search has

@@ -190,7 +190,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     refuse_other_formats(path)
     manifest = _read_verified(path / "manifest.json")
     refuse_odd_manifest(path / "manifest.json", manifest)
-    return manifest
+    return {name: value for name, value in manifest.items() if value is not None}
 
 
 def read_summary(path: Path) -> dict[str, Any]:
