@@ -144,8 +144,10 @@ def refuse_odd_summary(path: Path, summary: Mapping[str, Any]) -> None:
 def refuse_odd_manifest(path: Path, manifest: Mapping[str, Any], needed: Collection[str] = ()) -> None:
     """With those of its settings that are `needed`."""
     _refuse_odd(path, manifest, MANIFEST, ("task", "settings"))
+    settings = manifest["settings"]
+    _refuse_odd(path, settings, {}, needed)
     rules: dict[str, Holds] = {name: field.metadata["rule"].holds for name, field in FIELDS.items()}
-    _refuse_odd(path, manifest["settings"], rules, needed)
+    _refuse(path, settings, [name for name, holds in rules.items() if name in settings and not holds(settings[name])])
 
 
 def _refuse_odd(path: Path, values: Mapping[str, Any], rules: Mapping[str, Holds], needed: Collection[str]) -> None:
@@ -153,7 +155,10 @@ def _refuse_odd(path: Path, values: Mapping[str, Any], rules: Mapping[str, Holds
     lacking = [name for name in needed if values.get(name) is None]
     if lacking:
         raise damaged(path, f"it does not say {', '.join(lacking)}")
-    odd = [name for name, holds in rules.items() if values.get(name) is not None and not holds(values[name])]
+    _refuse(path, values, [n for n, holds in rules.items() if values.get(n) is not None and not holds(values[n])])
+
+
+def _refuse(path: Path, values: Mapping[str, Any], odd: list[str]) -> None:
     if odd:
         raise damaged(path, "it says " + ", ".join(f"{name}={_shown(values[name])}" for name in odd))
 
