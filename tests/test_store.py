@@ -766,10 +766,10 @@ def saved_failures(run: Path, number: int) -> int:
         return len(file["id"])
 
 
-def endless(team: Path, run: Path) -> list[str]:
+def endless(team: Path, run: Path, engine: str = "twin") -> list[str]:
     """A run that calls every episode unfair and has far too much to do."""
     options = ["--method", "random", "--budget", "1000000", "--set", "batch=10", "--set", "theta=1.0"]
-    options += ["--set", "engine=twin"]
+    options += ["--set", f"engine={engine}"]
     return [*FAIRTEST, "run", "--policy", str(team), "--out", str(run), *options]
 
 
@@ -819,7 +819,7 @@ def test_a_run_that_is_stopped_before_it_began_leaves_nothing(
 @pytest.mark.parametrize(("limit", "file"), [(90_000, "batches/00000.npz"), (150, "manifest.json")])
 def test_a_full_disk_is_one_message_that_names_the_file(limit: int, file: str, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    command = endless(policy_folder(tmp_path / "team", agent="gru"), run)
+    command = endless(policy_folder(tmp_path / "team", agent="gru"), run, engine="lockstep")
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(limit), *command],
         capture_output=True,
