@@ -34,7 +34,7 @@ class Packing:
     def __init__(self, distance: float) -> None:
         self._distance, self._count = distance, 0
         self._paths = np.empty((0, 0, 0, 2), np.float32)  # (room, steps, bodies, 2)
-        self._sums = np.empty((0, 0, 2))  # (room, bodies, 2): the positions, added up over the steps
+        self._sums = np.empty((0, 0, 4))  # (room, bodies, 4): the positions added up over the steps, and the last ones
         self._lengths = np.empty(0, np.int64)
 
     def __len__(self) -> int:
@@ -52,7 +52,7 @@ class Packing:
         self._make_room(paths)
         new = _waiting(paths, lengths, self._paths.shape[1])
         there = np.arange(new.shape[1])[None, :, None, None] < lengths[:, None, None, None]
-        sums = np.sum(new, axis=1, dtype=np.float64, where=there)
+        sums = np.concatenate([np.sum(new, axis=1, dtype=np.float64, where=there), new[:, -1]], axis=-1)
         stored = self._paths, self._sums, self._lengths
         fastest_pack()(*stored, self._count, new, sums, lengths, self._distance, kept)
         self._count += int(kept.sum())
@@ -63,7 +63,7 @@ class Packing:
         room, steps = self._paths.shape[:2]
         if not room:
             self._paths = np.empty((0, *paths.shape[1:]), np.float32)
-            self._sums = np.empty((0, *paths.shape[2:]))
+            self._sums = np.empty((0, paths.shape[2], 4))
         elif paths.shape[1] > steps:
             self._paths = _waiting(self._paths, np.maximum(self._lengths, 1), paths.shape[1])
         if self._count + len(paths) > room:

@@ -38,7 +38,7 @@ def _any_near(
     for other in range(count):
         until = max(lengths[other], length)
         limit = distance * until
-        if _surely_far(sums[other], paths[other], until - lengths[other], own, path, until - length, limit):
+        if _surely_far(sums[other], until - lengths[other], own, until - length, limit):
             continue
         total = 0.0
         for step in range(until):
@@ -56,20 +56,17 @@ def _any_near(
 
 
 @njit(cache=True, nogil=True)
-def _surely_far(
-    sums: Floats, path: NDArray[np.float32], waits: int, own: Floats, own_path: NDArray[np.float32], own_waits: int,
-    limit: float,
-) -> bool:  # fmt: skip
+def _surely_far(sums: Floats, waits: int, own: Floats, own_waits: int, limit: float) -> bool:
     """The mean positions of two bodies are no further apart than the bodies are on average: where they are too far
     apart, nothing else need be added up."""
     bodies = own.shape[0]
     reach = bodies * limit * (1 + ROUNDING)
     least = 0.0
     for body in range(bodies):
-        x = sums[body, 0] + waits * np.float64(path[-1, body, 0])
-        y = sums[body, 1] + waits * np.float64(path[-1, body, 1])
-        dx = x - own[body, 0] - own_waits * np.float64(own_path[-1, body, 0])
-        dy = y - own[body, 1] - own_waits * np.float64(own_path[-1, body, 1])
+        x = sums[body, 0] + waits * sums[body, 2]
+        y = sums[body, 1] + waits * sums[body, 3]
+        dx = x - own[body, 0] - own_waits * own[body, 2]
+        dy = y - own[body, 1] - own_waits * own[body, 3]
         least += math.sqrt(dx * dx + dy * dy) - ROUNDING * (abs(x) + abs(y))
         if least > reach:
             return True
