@@ -23,7 +23,6 @@ from epymarl_fairtest.campaign.loop import Campaign
 from epymarl_fairtest.campaign.observers import Observer, beside_the_bar
 from epymarl_fairtest.campaign.steps import STEPS, Step
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome
-from epymarl_fairtest.campaign.steps.replay import UNSTABLE
 from epymarl_fairtest.campaign.summary import summarise
 from epymarl_fairtest.campaign.tally import Columns, Tally
 from epymarl_fairtest.core import stopping
@@ -102,7 +101,7 @@ class Run:
             self.folder.write_files(outcome.files)
             self.leave_out(outcome.uncounted)
             self.later.append(outcome.executions)
-        added["worst_off"] = self._worst_off(columns["status"] == UNSTABLE)
+        added["worst_off"] = self._worst_off()
         with self.clock.phase("saving"):
             self.folder.join_failures(columns)
             self.folder.write_evidence(
@@ -157,11 +156,10 @@ class Run:
         parts = [part for part in (self.tally.executions(), *self.later) if part]
         return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
 
-    def _worst_off(self, unstable: NDArray[np.bool_]) -> dict[str, Any]:
-        """Who comes off badly; `unstable` failures of the search are not counted."""
+    def _worst_off(self) -> dict[str, Any]:
+        """Who comes off badly in the failures that count."""
         executions = self.executions()
-        unfair = executions["index"] <= self.context.theta if executions else np.empty(0, bool)
-        unfair[np.flatnonzero(unfair)[np.flatnonzero(unstable)]] = False
+        unfair = self.tally.unfair(executions) if executions else np.empty(0, bool)
         agents = numbers_of(self.settings.agents, self.team.task.n_agents)
         return worst_off_in(executions, unfair).as_dict(agents)
 

@@ -61,8 +61,12 @@ class Tally:
         rows = self.executions()
         if not rows:
             return 0, 0
-        unfair = (rows["index"] <= self._judge.theta) & ~np.isin(rows["id"], self._left_out)
-        return int((unfair & rows["random"]).sum()), int(rows["random"].sum())
+        return int((self.unfair(rows) & rows["random"]).sum()), int(rows["random"].sum())
+
+    def unfair(self, rows: Columns) -> NDArray[np.bool_]:
+        """Which of these executions count as unfair: not the failures that were left out."""
+        unfair: NDArray[np.bool_] = (rows["index"] <= self._judge.theta) & ~np.isin(rows["id"], self._left_out)
+        return unfair
 
     def cells(self) -> Cells:
         """The coverage cells that failures went through, ascending."""
