@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.named_code import refuse_loose_code
+from epymarl_fairtest.core.named_code import refuse_loose_code, refuse_standard_library
 from epymarl_fairtest.tasks.contract import Allocation, Array, Task
 
 
@@ -20,6 +20,7 @@ def resolve_allocation(task: Task, name: str, *never_from: Path) -> Allocation:
             f"allocation={name!r} is unknown for task {task.name}; allowed: {', '.join(task.allocations)}, "
             "or a function of your own written as package.module:function."
         )
+    refuse_standard_library(f"allocation={name!r}", name)
     refuse_loose_code(f"allocation={name!r}", name, *never_from)
     return _checked(task, name, _imported(name))
 

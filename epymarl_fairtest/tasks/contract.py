@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.registry import LATER, is_name
 from epymarl_fairtest.core.rng import mix
 from epymarl_fairtest.tasks.scene import Field, unknown_field
+from epymarl_fairtest.tasks.views import numbered
 
 Array = NDArray[np.float64]
 Allocation = Callable[[Array, Array], Array]
@@ -31,6 +32,7 @@ def env_reward(state: Array, reward: Array) -> Array:
     return reward
 
 
+MOST_FEATURES = 200  # of a start whose numbers have no names
 MOST_NUMBERS = 2**63  # of an int64 that is not negative
 
 ABILITIES = {
@@ -49,6 +51,14 @@ class Kernel(Protocol):
         self, states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array,
         over: NDArray[np.bool_], steps: NDArray[np.int32],
     ) -> None: ...  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One way to make a start simpler: what it does in words, and to states (state_size,)."""
+
+    words: str
+    apply: Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ class Task(ABC):
 
     environments: ClassVar[Mapping[str, str]] = {}  # gymnasium id -> entry point, registered for our own tasks
     twins: ClassVar[str] = ""  # of which environments and allocations it has one, for an error message
+    actions: ClassVar[Sequence[str]] = ()  # their names, in the order of their numbers
     legend: ClassVar[str] = ""  # what a drawing shows besides the agents
     grid: ClassVar[bool] = False  # positions are row and column of a grid, not x and y of a plane
     placed: ClassVar[bool] = True  # positions are places, not just numbers that differ between episodes
@@ -143,6 +154,14 @@ class Task(ABC):
         """The other way round: initial states (B, state_size) and which of them keep the environment's rules (B,)."""
         raise NotImplementedError(f"task {self.name} proposes no initial states")
 
+    def start_places(self, starts: Array) -> Array:
+        """Where everything is that a reset places, agents and others (B, bodies, 2): how far starts are apart."""
+        return self.positions(starts)
+
+    def bodies_of_starts(self, size: int) -> NDArray[np.int64]:
+        """To which body each of the `size` numbers of a start vector belongs: a bred start takes bodies whole."""
+        return np.arange(size)
+
     def places(self, states: Array, bins: int) -> NDArray[np.int64]:
         """In which of bins x bins places each agent under test is: (..., n_agents)."""
         at = (self.positions(states) - self.low) / (self.high - self.low) * bins
@@ -163,8 +182,37 @@ class Task(ABC):
         return count
 
     def features(self, starts: Array) -> Array:
-        """What is worth knowing of initial states (B, state_size) to predict what becomes of them (B, F)."""
-        return self.start_vectors(starts) if self.proposable else starts
+        """What an initial state (B, state_size) means for each agent (B, n_agents, F): numbers from which one model for
+        all agents predicts what each will receive. What matters to an agent should stand in the same column for all."""
+        everything = self.start_vectors(starts) if self.proposable else starts
+        shared = np.broadcast_to(everything[:, None], (len(starts), self.n_agents, everything.shape[1]))
+        return numbered([self.positions(starts), shared])
+
+    def situation(self, starts: Array) -> dict[str, Array]:
+        """Named features of initial states (B, state_size), each (B,): what a person would say of a start.
+
+        A name that is a sentence is true or false (1 or 0); any other is a number that can be compared.
+        """
+        return {f"number {n + 1} of the state": starts[:, n] for n in range(min(self.state_size, MOST_FEATURES))}
+
+    def course(self, states: Array, length: NDArray[np.int32]) -> dict[str, Array]:
+        """Named features of what happened: states (B, steps + 1, state_size) of episodes of these lengths."""
+        return {}
+
+    def simplifications(self) -> list[Edit]:
+        """Ways to make an initial state simpler, the most telling first; nobody promises that they keep the rules."""
+        return []
+
+    def as_read(self, states: Array) -> Array:
+        """These states (B, state_size) as the environment itself would tell them."""
+        return states
+
+    def is_start(self, states: Array) -> NDArray[np.bool_]:
+        """Which of these (B, state_size) can an episode begin with? What no reset would draw may still be one."""
+        return np.isfinite(states).reshape(len(states), -1).all(axis=1)  # type: ignore[return-value]
+
+    def action_name(self, action: int) -> str:
+        return self.actions[action] if action < len(self.actions) else f"action {action}"
 
     def twin(self, env: Any, allocation: str) -> Kernel | None:
         """The compiled twin of this environment paying this allocation; None where there is none.

@@ -14,6 +14,7 @@ from epymarl_fairtest.predictor import traces_of
 from epymarl_fairtest.strategies.contract import Context
 from epymarl_fairtest.strategies.fairtest.fitness import Fitness
 from epymarl_fairtest.strategies.fairtest.plan import Plan
+from epymarl_fairtest.strategies.fairtest.screen import Screen
 from epymarl_fairtest.strategies.genetic.mosa import mosa_select, standing, tournament
 from epymarl_fairtest.strategies.genetic.operators import Rows, Splices, crossover, mutate
 from epymarl_fairtest.strategies.genetic.pareto import pareto_select
@@ -47,13 +48,15 @@ def join(a: Population, b: Population) -> Population:
 class Breeding:
     """What one search does with populations, by its plan and its fitness functions."""
 
-    def __init__(self, context: Context, plan: Plan, fitness: Fitness) -> None:
-        self._context, self._plan, self._fitness = context, plan, fitness
+    def __init__(self, context: Context, plan: Plan, fitness: Fitness, screen: Screen | None = None) -> None:
+        self._context, self._plan, self._fitness, self._screen = context, plan, fitness, screen
         # f1 and f2 have goals: a failure, and an even chance of one. f3 is a direction without an end: it never
         # holds the search back by being the only objective that nobody has covered.
         self._goals = fitness.active(np.array([[context.theta, 0.5, np.inf]]))[0]
 
     def executed(self, judged: Judged) -> Population:
+        if self._screen:
+            self._screen.learn(judged)
         scores = self._fitness(judged.index, traces_of(judged))
         return Population(judged.episodes, scores, np.full(len(judged), EXECUTED, np.int64))
 
@@ -94,7 +97,11 @@ class Breeding:
         draw = self._parents(parents, rng)
         d = self._fitness.predictor.abstraction.d
         splices, alone = crossover(parents.episodes, draw, plan.splices // 2, d, context.task, rng)
-        mutants, refused = mutate(parents.episodes, draw, plan.offspring, context.task, rng)
+        drawn = plan.offspring * (context.options.screen if self._screen else 1)
+        mutants, refused = mutate(parents.episodes, draw, drawn, context.task, rng)
+        if self._screen:
+            unfair = parents.episodes.id[parents.scores[:, 0] <= context.theta]
+            mutants = self._screen.most_promising(mutants, unfair, plan.offspring, rng)
         context.count("crossover_without_partner", alone)
         context.count("mutations_refused", refused)
         return splices, mutants

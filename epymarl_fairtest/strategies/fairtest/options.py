@@ -32,8 +32,20 @@ class FairTestOptions:
         flat=True,
     )
     generations: int = setting(whole(0), "generations per round (G)", 3, flat=True)
+    candidates: str = setting(
+        one_of("random", "scout"),
+        "who chooses the candidates: random starts, as in the paper, or starts that scout expects to be unfair",
+        "random",
+        flat=True,
+    )
+    genetic_share: float = setting(
+        between(0.01, 1), "share of a round that mutants get where scout chooses the candidates", 0.1, flat=True
+    )
     pool: int | None = setting(
-        whole(2, AT_ONCE, optional=True), "candidates per round; null: five times the offspring", None, flat=True
+        whole(2, AT_ONCE, optional=True),
+        "candidates per round; null: five times the offspring, or what genetic_share leaves to scout",
+        None,
+        flat=True,
     )
     select_ratio: float = setting(
         between(0, 1, open_low=True),
@@ -45,6 +57,12 @@ class FairTestOptions:
         whole(1, AT_ONCE, optional=True),
         "mutants executed per generation, whatever the ratio; null: what the budget pays for",
         None,
+        flat=True,
+    )
+    screen: int = setting(
+        whole(1, 100),
+        "mutants drawn for each one that is executed, the most promising: 1 executes all, as in the paper",
+        1,
         flat=True,
     )
     crossover_ratio: float = setting(

@@ -1,7 +1,8 @@
 """How much of everything: the sizes of a search, from the budget unless they are given.
 
 The paper's proportions: a pool of five times the population, as many offspring per generation as the
-population at the default ratio, whatever the ratio is.
+population at the default ratio, whatever the ratio is. Scouted candidates are worth more than random ones, so their
+pool is larger: mutants get the share `genetic_share` of a round.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from epymarl_fairtest.strategies.fairtest.options import FairTestOptions
 
 POOL_PER_OFFSPRING = 5
 LARGEST_POOL = 7500  # the paper's; one that is given may be larger
-SMALLEST = 8  # offspring per generation; fewer do not make a search
+SMALLEST = {"random": 8, "scout": 2}  # offspring per generation, by candidates; fewer do not make a search
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def smallest_budget(settings: Settings, options: FairTestOptions) -> int:
     budget = _plan(settings, options, smallest=True).cost(settings.accounting, 1)
     fixed, unit = _prices(settings, options)
     if options.offspring is None and unit:
-        budget = max(budget, math.floor(fixed + SMALLEST * unit) - settings.calibration)
+        budget = max(budget, math.floor(fixed + SMALLEST[options.candidates] * unit) - settings.calibration)
     while not _pays(replace(settings, budget=budget), options):  # rounding, and a calibration that grows with it
         budget += 1
     return budget
@@ -66,7 +67,7 @@ def smallest_budget(settings: Settings, options: FairTestOptions) -> int:
 def _pays(settings: Settings, options: FairTestOptions) -> bool:
     """Does the budget pay for one round of a search?"""
     plan = _plan(settings, options)
-    too_few = options.offspring is None and plan.offspring < SMALLEST
+    too_few = options.offspring is None and plan.offspring < SMALLEST[options.candidates]
     return not too_few and plan.cost(settings.accounting, 1) <= settings.budget
 
 
@@ -81,8 +82,8 @@ def _plan(settings: Settings, options: FairTestOptions, *, smallest: bool = Fals
     """All sizes; with the `smallest` number of offspring, or the one that the budget pays for, unless it is given."""
     offspring = options.offspring
     if offspring is None:
-        offspring = SMALLEST if smallest else _affordable_offspring(settings, options)
-    pool = options.pool if options.pool is not None else max(2, POOL_PER_OFFSPRING * offspring)
+        offspring = SMALLEST[options.candidates] if smallest else _affordable_offspring(settings, options)
+    pool = options.pool if options.pool is not None else max(2, _pool_per_offspring(options) * offspring)
     population = _population(options, pool)
     return Plan(
         rounds=options.rounds,
@@ -102,18 +103,26 @@ def _population(options: FairTestOptions, pool: int) -> int:
     return max(2, round(options.select_ratio * pool))
 
 
+def _pool_per_offspring(options: FairTestOptions) -> int:
+    """Candidates of a round per offspring of a generation."""
+    if options.candidates == "random":
+        return POOL_PER_OFFSPRING
+    share = options.genetic_share
+    return max(1, round(options.generations * (1 - share) / share))
+
+
 def _affordable_offspring(settings: Settings, options: FairTestOptions) -> int:
     """Offspring per generation such that all rounds together use up the budget."""
     fixed, unit = _prices(settings, options)
     if not unit:
-        return SMALLEST  # no generation will ask for them
+        return SMALLEST[options.candidates]  # no generation will ask for them
     return max(0, int((settings.budget - fixed) / unit))
 
 
 def _prices(settings: Settings, options: FairTestOptions) -> tuple[float, float]:
     """What all rounds together cost whatever the number of offspring, and what each offspring adds to it."""
     rounds, generations = options.rounds, options.generations
-    pool = POOL_PER_OFFSPRING if options.pool is None else 0  # per offspring
+    pool = _pool_per_offspring(options) if options.pool is None else 0
     fixed_pool = options.pool or 0
     if settings.accounting == "paper":
         fixed = rounds * _population(options, fixed_pool) if options.pool is not None else 0

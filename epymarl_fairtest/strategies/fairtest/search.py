@@ -1,4 +1,8 @@
-"""FairTest, Algorithm 1: a genetic search for unfair executions, its candidates prioritised by prediction."""
+"""FairTest, Algorithm 1: a genetic search for unfair executions, its candidates prioritised by prediction.
+
+With `candidates=scout` line 3 takes starts that scout chooses instead of random ones, and what is left of the budget in
+the end is scouted, too. Everything else is the paper's.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,14 @@ from functools import partial
 
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.judged import Judged
-from epymarl_fairtest.core.ledger import CANDIDATE, MUTANT, PREDICTOR, RE_EXECUTION, SPLICE
+from epymarl_fairtest.core.ledger import MUTANT, PREDICTOR, RE_EXECUTION, SPLICE
 from epymarl_fairtest.predictor import Predictor, Traces, fit_predictor, traces_of, traces_of_sample
 from epymarl_fairtest.strategies.contract import BudgetSpent, Context, Request, Search
 from epymarl_fairtest.strategies.fairtest.breeding import Breeding, Kept, Population, join
+from epymarl_fairtest.strategies.fairtest.candidates import RandomCandidates, candidates_of
 from epymarl_fairtest.strategies.fairtest.fitness import Fitness, decision_certainty
 from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of
+from epymarl_fairtest.strategies.fairtest.screen import screen_of
 from epymarl_fairtest.strategies.genetic.guidance import temperature_of
 
 SHORTEST = 5  # steps; a shorter episode gives the operators nothing to work on
@@ -22,25 +28,26 @@ SHORTEST = 5  # steps; a shorter episode gives the operators nothing to work on
 def fairtest(context: Context) -> Search:
     """Algorithm 1. Failures are judged and kept by the campaign, whatever the search does with an episode."""
     plan = plan_of(context.settings, context.options)
-    predictor, temperature = yield from train_predictor(context, plan)
+    source = candidates_of(context)
+    predictor, temperature = yield from train_predictor(context, plan, source)
     certainty = partial(
         decision_certainty, available=context.available, reading=context.reading, temperature=temperature
     )
-    breeding = Breeding(context, plan, Fitness(predictor, certainty, context.options.objectives))
+    breeding = Breeding(context, plan, Fitness(predictor, certainty, context.options.objectives), screen_of(context))
     kept = Kept()
     with suppress(BudgetSpent):
-        yield from search(context, plan, breeding, kept)
+        yield from search(context, plan, breeding, kept, source)
     context.note("splices", {"kept": len(kept), "executed": 0})
     if context.stochastic and len(kept):  # a greedy team would only repeat the first parent
         executed = yield Request(kept.tests(), SPLICE)
         context.note("splices", kept.agreement(executed, context))
+    yield from source.rest(plan.pool)
 
 
-def search(context: Context, plan: Plan, breeding: Breeding, kept: Kept) -> Search:
+def search(context: Context, plan: Plan, breeding: Breeding, kept: Kept, source: RandomCandidates) -> Search:
     """The rounds and generations of Algorithm 1."""
     for r in range(plan.rounds):
-        tests = random_tests(plan.pool, context.task.state_size, context.generator("candidates", r))
-        candidates = breeding.executed((yield Request(tests, CANDIDATE)))  # lines 3 and 4
+        candidates = breeding.executed((yield from source.pool(plan.pool, r)))  # lines 3 and 4
         long = candidates.episodes.length >= SHORTEST
         candidates = candidates if long.all() else candidates.take(long)
         population = breeding.prioritise(candidates)  # line 5
@@ -65,14 +72,18 @@ def keep_choice(context: Context, r: int, candidates: Population, population: Po
         context.keep(f"round_{r}_{name}_scores", chosen.scores[:, 1:])
 
 
-def train_predictor(context: Context, plan: Plan) -> Generator[Request, Judged, tuple[Predictor, float]]:
+def train_predictor(
+    context: Context, plan: Plan, source: RandomCandidates
+) -> Generator[Request, Judged, tuple[Predictor, float]]:
     """The fairness predictor from the training sample and random executions, and f3's temperature."""
     options = context.options
     parts: list[Traces] = [traces_of_sample(context.sample)] if len(context.sample) else []
     wanted = max(plan.predictor, 1 if not parts else 0)
     if wanted:
         tests = random_tests(wanted, context.task.state_size, context.generator("predictor"))
-        parts.append(traces_of((yield Request(tests, PREDICTOR))))
+        executed = yield Request(tests, PREDICTOR)
+        parts.append(traces_of(executed))
+        source.learn(executed)
     traces = Traces.concatenate(parts)
     fair = ~context.judge.unfair(traces.received)  # undefined ones are not failures
     with context.clock.phase("predictor"):

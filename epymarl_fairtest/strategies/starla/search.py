@@ -28,7 +28,7 @@ from epymarl_fairtest.strategies.contract import Context, Request, Search
 from epymarl_fairtest.strategies.genetic.guidance import LEVEL, TEMPERATURE, temperature_of
 from epymarl_fairtest.strategies.genetic.mosa import mosa_select, uncovered
 from epymarl_fairtest.strategies.genetic.operators import Rows
-from epymarl_fairtest.strategies.random import random_executions
+from epymarl_fairtest.strategies.random import RandomOptions, random_executions
 from epymarl_fairtest.strategies.starla.operators import (
     SHORTEST,
     Bools,
@@ -50,7 +50,6 @@ FAULTY = 0.5  # a child is probably faulty if the forest's "no fault" is less pr
 CROSSOVER = 0.75
 LARGEST = 0.25  # share of what is left that a round's random executions may take,
 SMALLEST = 20  # which are at least this many
-BATCH = 256  # random executions at once, where there is nothing to breed from
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def starla(context: Context) -> Search:
             context.warn(
                 f"No episode has {SHORTEST} steps, so there is nothing to breed from: STARLA goes on at random."
             )
-            yield from random_executions(context, BATCH)
+            yield from random_executions(context, RandomOptions.batch)
         reserved = options.reserve * left
         for _ in range(options.generations):
             children, parents = search.offspring()

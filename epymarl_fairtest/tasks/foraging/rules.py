@@ -6,15 +6,18 @@ reset, by which rewards are divided.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.tasks.contract import Array, Competence, Kernel, Task
+from epymarl_fairtest.tasks.contract import Array, Competence, Edit, Kernel, Task
+from epymarl_fairtest.tasks.foraging.features import features
 from epymarl_fairtest.tasks.foraging.field import food_slots, forget
+from epymarl_fairtest.tasks.foraging.simpler import simplifications
+from epymarl_fairtest.tasks.foraging.situations import course, situation
 from epymarl_fairtest.tasks.layers import set_clocks, wrappers
 from epymarl_fairtest.tasks.scene import Body, Field, bodies
 
@@ -68,6 +71,7 @@ class ForagingTask(Task):
     }
     twins: ClassVar[str] = "foraging with full sight"
     legend: ClassVar[str] = "Squares are food with its level; the small number at an agent is the agent's level."
+    actions: ClassVar[Sequence[str]] = ("none", "north", "south", "west", "east", "load")
     grid: ClassVar[bool] = True
 
     @classmethod
@@ -173,12 +177,33 @@ class ForagingTask(Task):
         drawn = ((things >= self._least) & (things <= self._most)).all(axis=2) | empty
         things[empty] = [-1, -1, 0]
         states = np.concatenate([things.reshape(len(things), -1), np.zeros((len(things), 1))], axis=1)
+        states = self.as_read(states)
+        states[:, -1] = self.food(states)[..., 2].sum(axis=1)
+        return states, drawn.all(axis=1) & ~self._crowded(states) & self._spaced(states) & self._dealt(states)
+
+    def simplifications(self) -> list[Edit]:
+        """Food that does not matter is taken away."""
+        return simplifications(self.n_agents, self.slots)
+
+    def is_start(self, states: Array) -> NDArray[np.bool_]:
+        """There is something to eat, everybody has a cell of his own, and no reset draws other numbers."""
+        things = states[..., :-1].reshape(*states.shape[:-1], -1, 3)
+        drawn = ((things >= self._least) & (things <= self._most)).all(axis=2) | self._empty(things)
+        return drawn.all(axis=1) & (self.food(states)[..., 2] > 0).any(axis=1) & ~self._crowded(states)
+
+    def as_read(self, states: Array) -> Array:
+        """Food row by row, empty slots last."""
+        states = states.copy()
         food = self.food(states)
-        # As the field is read: row by row, empty slots last.
         order = np.lexsort((food[..., 1], food[..., 0], food[..., 2] == 0), axis=1)
         food[:] = np.take_along_axis(food, order[..., None], axis=1)
-        states[:, -1] = food[..., 2].sum(axis=1)
-        return states, drawn.all(axis=1) & ~self._crowded(states) & self._spaced(states) & self._dealt(states)
+        return states
+
+    def start_places(self, starts: Array) -> Array:
+        return np.concatenate([self.players(starts)[..., :2], self.food(starts)[..., :2]], axis=-2)
+
+    def bodies_of_starts(self, size: int) -> NDArray[np.int64]:
+        return np.arange(size) // 3  # row, col, level
 
     def _empty(self, things: Array) -> NDArray[np.bool_]:
         """Which of the players and food slots (..., 3) are slots without food?"""
@@ -221,6 +246,15 @@ class ForagingTask(Task):
         on_food = (at[:, :, None] == food[:, None]).all(axis=-1).any(axis=(1, 2))
         crowded: NDArray[np.bool_] = together | on_food
         return crowded
+
+    def features(self, starts: Array) -> Array:
+        return features(self.players(starts), self.food(starts))
+
+    def situation(self, starts: Array) -> dict[str, Array]:
+        return situation(self.players(starts), self.food(starts), (self.rows, self.cols))
+
+    def course(self, states: Array, length: NDArray[np.int32]) -> dict[str, Array]:
+        return course(self.players(states), self.food(states), length)
 
     def twin(self, env: Any, allocation: str) -> Kernel | None:
         if allocation != "env":

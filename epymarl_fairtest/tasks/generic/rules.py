@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from gymnasium.spaces import Box, Tuple, flatdim, flatten
 
-from epymarl_fairtest.tasks.contract import Array, Task
+from epymarl_fairtest.tasks.contract import MOST_FEATURES, Array, Task
 from epymarl_fairtest.tasks.layers import wrappers
 
 REMEMBERED = ("last_obs", "_obs")
@@ -48,6 +48,13 @@ class GenericTask(Task):
         layers = [layer for layer in wrappers(env) if _spaces(layer)]
         seen = next((vars(layer)[name] for layer in layers for name in REMEMBERED if name in vars(layer)), None)
         return np.zeros(self.state_size) if seen is None else self.state(env, seen)
+
+    def situation(self, starts: Array) -> dict[str, Array]:
+        """What each agent sees first, number by number."""
+        owner = np.repeat(np.arange(len(self._sizes)), self._sizes)[:MOST_FEATURES]
+        place = np.concatenate([np.arange(size) for size in self._sizes] or [np.arange(0)])[:MOST_FEATURES]
+        names = [f"number {n + 1} that agent {agent + 1} sees" for agent, n in zip(owner, place, strict=True)]
+        return {name: starts[:, n] for n, name in enumerate(names) if n < starts.shape[1]}
 
     def positions(self, states: Array) -> Array:
         """The first two numbers that each agent sees: a place in many environments, better than nothing."""

@@ -6,6 +6,7 @@ x, y of every landmark. Landmarks never move and silent agents say nothing, so t
 
 import importlib
 from abc import abstractmethod
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -13,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.tasks.contract import Array, Task
+from epymarl_fairtest.tasks.contract import Array, Edit, Task
 from epymarl_fairtest.tasks.layers import set_clocks, wrappers
+from epymarl_fairtest.tasks.mpe.simpler import simplifications
 
 CLOSEST = 1e-6  # centres of colliding entities closer than this divide by (almost) zero in the simulator
 _ZERO = np.zeros(1)
@@ -53,6 +55,7 @@ class MpeTask(Task):
     restorable: ClassVar[bool] = True
     proposable: ClassVar[bool] = True
     distinct_distance: ClassVar[float] = 0.1
+    actions: ClassVar[Sequence[str]] = ("stay", "left", "right", "down", "up")
     scenario: ClassVar[str]
     reach: ClassVar[float]  # landmarks are drawn this far from the centre along each axis; agents up to 1
     speed: ClassVar[float]  # no agent under test goes faster by itself along one axis
@@ -150,6 +153,19 @@ class MpeTask(Task):
         states[:, 4 * self.bodies :] = vectors[:, moving:]
         bounds = np.where(np.arange(vectors.shape[1]) < moving, 1.0, self.reach)
         return states, (np.abs(vectors) <= bounds).all(axis=1) & ~self._touching(states)
+
+    def start_places(self, starts: Array) -> Array:
+        return np.concatenate([self.everyone(starts)[..., :2], self.landmarks(starts)], axis=-2)
+
+    def bodies_of_starts(self, size: int) -> NDArray[np.int64]:
+        return np.arange(size) // 2  # x, y
+
+    def simplifications(self) -> list[Edit]:
+        """Everybody at rest; what does not matter out of the way; then round numbers."""
+        return simplifications(self.bodies, self.n_agents, self.state_size)
+
+    def is_start(self, states: Array) -> NDArray[np.bool_]:
+        return np.isfinite(states).all(axis=1) & ~self._touching(states)
 
     def _touching(self, states: Array) -> NDArray[np.bool_]:
         """Do two colliding entities share a centre (within CLOSEST)?"""

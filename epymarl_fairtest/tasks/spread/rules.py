@@ -6,9 +6,14 @@ State: x, y, vx, vy of each agent, then x, y of each landmark; 6 N numbers.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epymarl_fairtest.tasks.contract import Allocation, Array, Kernel, Task, env_reward
 from epymarl_fairtest.tasks.mpe.rules import MpeTask, distance, paid_by
 from epymarl_fairtest.tasks.scene import Field, bodies, plane
+from epymarl_fairtest.tasks.spread.features import features
+from epymarl_fairtest.tasks.spread.situations import course, situation
 
 
 def nearest_landmark(state: Array, reward: Array) -> Array:
@@ -40,6 +45,15 @@ class SpreadTask(MpeTask):
 
     def tail(self, others: list[int]) -> list[int]:
         return [self.state_size] * (2 * len(others))  # what silent agents say
+
+    def features(self, starts: Array) -> Array:
+        return features(self.positions(starts), self.landmarks(starts))
+
+    def situation(self, starts: Array) -> dict[str, Array]:
+        return situation(self.positions(starts), self.landmarks(starts))
+
+    def course(self, states: Array, length: NDArray[np.int32]) -> dict[str, Array]:
+        return course(self.positions(states), self.landmarks(states), length)
 
     def twin(self, env: Any, allocation: str) -> Kernel | None:
         if paid_by(env, allocation) != "nearest_landmark":

@@ -6,13 +6,17 @@ State: x, y, vx, vy of each predator and then of the prey, then x, y of each obs
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
 from gymnasium.spaces import Tuple
+from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.tasks.contract import Allocation, Array, Kernel, Task, env_reward
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe.rules import MpeTask, distance, paid_by
 from epymarl_fairtest.tasks.scene import Field, bodies, plane
+from epymarl_fairtest.tasks.tag.features import features
+from epymarl_fairtest.tasks.tag.situations import course, situation
 
 INSTEAD = "Use env_args.key=epymarl_fairtest:mpe-tag-v0, or pretrained_wrapper=PretrainedTag with simple-tag."
 
@@ -58,6 +62,18 @@ class TagTask(MpeTask):
     def tail(self, others: list[int]) -> list[int]:
         """Everyone sees how fast the (other) prey moves."""
         return [4 * body + axis for body in others if body >= self.n_agents for axis in (2, 3)]
+
+    def features(self, starts: Array) -> Array:
+        return features(self.positions(starts), self._prey(starts), self.landmarks(starts))
+
+    def situation(self, starts: Array) -> dict[str, Array]:
+        return situation(self.positions(starts), self._prey(starts), self.landmarks(starts))
+
+    def course(self, states: Array, length: NDArray[np.int32]) -> dict[str, Array]:
+        return course(self.positions(states), self._prey(states), self.landmarks(states), length)
+
+    def _prey(self, states: Array) -> Array:
+        return self.everyone(states)[..., self.n_agents, :2]
 
     def twin(self, env: Any, allocation: str) -> Kernel | None:
         prey = next((layer.prey_name for layer in wrappers(env) if hasattr(layer, "prey_name")), None)
