@@ -22,16 +22,18 @@ from epymarl_fairtest.campaign.calibration import calibrate, given_theta
 from epymarl_fairtest.campaign.loop import Campaign
 from epymarl_fairtest.campaign.observers import Observer, beside_the_bar
 from epymarl_fairtest.campaign.steps import STEPS, Step
-from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome
+from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute, Outcome, taken
 from epymarl_fairtest.campaign.summary import summarise
 from epymarl_fairtest.campaign.tally import Columns, Tally
 from epymarl_fairtest.core import stopping
 from epymarl_fairtest.core.clock import Clock
+from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge, numbers_of, of_agents
 from epymarl_fairtest.core.ledger import PROOF, Ledger
 from epymarl_fairtest.core.worst_off import worst_off_in
+from epymarl_fairtest.curve.story import story_of_team
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
 from epymarl_fairtest.engine.selection import make_engine, real_engine
@@ -87,6 +89,7 @@ class Run:
     warn: Warn
     observers: Sequence[Observer]
     later: list[Mapping[str, NDArray[Any]]] = field(default_factory=list)  # random executions made after the search
+    uncounted: NDArray[np.bool_] | None = None  # by failure: which a step left out of every count
 
     def summary(self) -> dict[str, Any]:
         self.clock, self.ledger = Clock(), Ledger()
@@ -98,12 +101,13 @@ class Run:
             outcome = self.take(step)
             added |= outcome.summary
             columns |= outcome.columns
-            self.folder.write_files(outcome.files)
+            self.folder.write_files(outcome.files, outcome.documents)
             self.leave_out(outcome.uncounted)
             self.later.append(outcome.executions)
         added["worst_off"] = self._worst_off()
+        added["curve"] = story_of_team(self.folder.path, self.team.origin)
         with self.clock.phase("saving"):
-            self.folder.join_failures(columns)
+            self.folder.join_failures(columns | {"start": self.tally.starts()})
             self.folder.write_evidence(
                 self.tally.executions(), self.context.evidence | {"coverage_cells": self.tally.cells()}
             )
@@ -197,24 +201,35 @@ class Run:
         look, judge = self.real.seen, self.context.judge
         random, executions = self.tally.random(), self.executions()
         context = Aftermath(
-            self.team, self.settings, self.seed, judge, self.folder, random, executions, look, self.warn
+            self.team,
+            self.settings,
+            self.seed,
+            judge,
+            self.folder,
+            random,
+            executions,
+            look,
+            self.warn,
+            self.engine.name,
+            self.engine.needs_obs,
+            self.uncounted,
         )
+
+        def execute(wanted: Execute) -> Episodes:
+            stopping.check()
+            answer = (self.real if wanted.real else self.engine).execute(wanted.tests)
+            self.ledger.charge(step.purpose, len(answer), answer.executed_steps())
+            return answer
+
         with self.clock.phase(step.phase):
-            asking = step.run(context)
-            answer: Any = None  # what a generator must be sent first
-            while True:
-                try:
-                    wanted = asking.send(answer)
-                except StopIteration as end:
-                    outcome: Outcome = end.value
-                    return outcome
-                answer = (self.real if wanted.real else self.engine).execute(wanted.tests)
-                self.ledger.charge(step.purpose, len(answer), answer.executed_steps())
+            outcome: Outcome = taken(step.run(context), execute)
+        return outcome
 
     def leave_out(self, uncounted: NDArray[np.bool_] | None) -> None:
         """Count again without these failures: replays came after the counting."""
         if uncounted is None or not uncounted.any():
             return
+        self.uncounted = uncounted
         stable = np.flatnonzero(~uncounted)
         parts = np.split(stable, np.arange(AT_ONCE, len(stable), AT_ONCE)) if len(stable) else []
         with self.clock.phase("counting"):

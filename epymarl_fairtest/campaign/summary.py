@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from epymarl_fairtest.campaign.cautions import competence_rows
+from epymarl_fairtest.campaign.steps.explain.words import summary_rows
 from epymarl_fairtest.campaign.steps.replay import replay_sentence
 from epymarl_fairtest.campaign.tally import Tally
 from epymarl_fairtest.core.clock import Clock
@@ -61,12 +62,13 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
             "  distinct",
             "{distinct_failures:,}; {distinct_failures_wide:,} at three times the distance".format(**summary),
         ),
-        ("  starts", "{distinct_starts:,} distinct, {roots:,} in all".format(**summary)),
+        ("  starts", "{distinct_starts:,} distinct, from {roots:,} seeds".format(**summary)),
         ("  after the prefix", f"{summary['suffix_failures']:,} are unfair in what was executed alone"),
         ("  coverage", f"{summary['coverage']:.3f} of the position grid of {summary['coverage_of']}"),
         ("  confirmed", replay_sentence(summary).rstrip(".")),
         ("undefined episodes", f"{summary['undefined']} (no agent received anything)"),
         ("fairness index", f"lowest {number(quantiles['0'])}, median {number(quantiles['0.5'])}"),
+        *summary_rows(summary.get("explain")),
         *competence_rows(summary),
         ("charged", f"{summary['charged_strict']} episodes strict, {summary['charged_paper']} as the paper counts"),
         ("time", f"{summary['wall_seconds']:.1f} s for {summary['executed_steps']} environment steps"),

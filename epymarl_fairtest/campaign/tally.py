@@ -17,6 +17,8 @@ from epymarl_fairtest.core.judged import Judge, Judged
 from epymarl_fairtest.tasks.contract import Task
 
 WIDE = 3  # times the distance of distinct failures: near-copies may pass one scale, not both
+GROWTH_POINTS = 20  # of the curve of distinct failures over executed episodes
+TENTH = 10  # distinct failure: how long a search takes to find its first few
 QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 1.0)
 Columns = dict[str, NDArray[Any]]
 
@@ -68,6 +70,14 @@ class Tally:
         unfair: NDArray[np.bool_] = (rows["index"] <= self._judge.theta) & ~np.isin(rows["id"], self._left_out)
         return unfair
 
+    def starts(self) -> NDArray[np.int64]:
+        """Of every failure the number of its distinct start; -1 where it was left out, or has none."""
+        rows = self.executions()
+        failing = rows["id"][rows["index"] <= self._judge.theta] if rows else np.empty(0, np.int64)
+        numbers = np.full(len(failing), -1)
+        numbers[np.isin(failing, self._found.ids())] = self._found.starts()
+        return numbers
+
     def cells(self) -> Cells:
         """The coverage cells that failures went through, ascending."""
         return self._found.coverage.cells()
@@ -75,10 +85,12 @@ class Tally:
     def summary(self) -> dict[str, Any]:
         rows = self.executions()
         index, received = rows.get("index", np.empty(0)), rows.get("received", np.empty((0, 1)))
-        counted = ~np.isin(rows.get("id", np.empty(0, np.int64)), self._left_out)
+        ids = rows.get("id", np.empty(0, np.int64))
+        counted = ~np.isin(ids, self._left_out)
         return {
             "evaluated": len(index),
             **self._found.summary(),
+            **growth(ids, self._found.ids(), self._found.distinct_ids()),
             "undefined": int(np.isnan(index).sum()),
             "index_quantiles": _quantiles(index[counted]),
             "jfi_quantiles": _quantiles(jfi(received[counted])),
@@ -90,17 +102,25 @@ class Found:
 
     def __init__(self, task: Task, bins: int, distance: float) -> None:
         self._task = task
-        self.failures = self._after_prefix = 0
+        self._after_prefix = 0
         self._unique: set[bytes] = set()
         self._roots: set[int] = set()
-        self._distinct, self._wide, self._starts = Packing(distance), Packing(WIDE * distance), Packing(distance)
+        self._ids: list[NDArray[np.int64]] = []
+        self._distinct_ids: list[NDArray[np.int64]] = []
+        self._distinct, self._wide = Packing(distance), Packing(WIDE * distance)
+        self._starts = Packing(distance)
+        self._start_numbers: list[NDArray[np.int64]] = []
         self.coverage = Coverage(task, bins)
+
+    @property
+    def failures(self) -> int:
+        return sum(map(len, self._ids))
 
     def add(self, episodes: Episodes, rows: NDArray[np.int64], after_prefix: int) -> None:
         """The failures at these rows; so many of them are unfair in what was executed alone."""
-        self.failures += len(rows)
+        ids = episodes.id[rows]
+        self._ids.append(ids)
         self._after_prefix += after_prefix
-        self._roots.update(episodes.root_seed[rows].tolist())
         states, positions = episodes.states[rows], episodes.length[rows] + 1
         self.coverage.add(states[np.arange(states.shape[1]) < positions[:, None]])
         for row, number in zip(rows.tolist(), positions.tolist(), strict=True):
@@ -108,14 +128,37 @@ class Found:
             self._unique.add(hashlib.blake2b(b"".join(content), digest_size=16).digest())
         if self._placed:
             paths = self._task.positions(states).astype(np.float32)
-            self._distinct.add(paths, positions)
+            self._distinct_ids.append(ids[self._distinct.add(paths, positions)])
             self._wide.add(paths, positions)
-            self._starts.add(paths[:, :1], np.ones(len(paths), np.int64))
+            self._start_numbers.append(self._starts.sort(paths[:, :1], np.ones(len(paths), np.int64)))
+        else:
+            self._distinct_ids.append(ids[self._first_of_new_roots(episodes.root_seed[rows])])
+        self._roots.update(episodes.root_seed[rows].tolist())
+
+    def _first_of_new_roots(self, roots: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which of these failures are the first of their root, ascending."""
+        first = np.sort(np.unique(roots, return_index=True)[1])
+        return first[[root not in self._roots for root in roots[first].tolist()]]
 
     @property
     def _placed(self) -> bool:
         """Is anything known of where agents are? If not, failures differ by their root alone."""
         return self._task.state_size > 0
+
+    def ids(self) -> NDArray[np.int64]:
+        """Of the failures, in the order in which they were found."""
+        return np.concatenate([np.empty(0, np.int64), *self._ids])
+
+    def starts(self) -> NDArray[np.int64]:
+        """Of each failure, in the same order: the number of the first start that its own is not far from.
+
+        Where nothing is known of places, starts differ by their seed, and no number is given: -1.
+        """
+        return np.concatenate(self._start_numbers) if self._start_numbers else np.full(self.failures, -1)
+
+    def distinct_ids(self) -> NDArray[np.int64]:
+        """Of the failures that were distinct from all before them."""
+        return np.concatenate([np.empty(0, np.int64), *self._distinct_ids])
 
     def summary(self) -> dict[str, Any]:
         distinct, wide, starts = (
@@ -134,6 +177,25 @@ class Found:
         }
 
 
+def growth(executed: NDArray[np.int64], failing: NDArray[np.int64], distinct: NDArray[np.int64]) -> dict[str, Any]:
+    """How the counts grew with the executed episodes; all three are ids in the order of execution.
+
+    The area under the curve of distinct failures, divided by the episodes, is the number of distinct failures known on
+    average during the search: of two searches that end alike it prefers the one that found them early.
+    """
+    points = np.unique(np.linspace(0, len(executed), GROWTH_POINTS + 1).astype(np.int64)[1:])
+    found, different = (np.searchsorted(executed, ids) + 1 for ids in (failing, distinct))  # after so many episodes
+    return {
+        "growth": {
+            "episodes": points.tolist(),
+            "failures": np.searchsorted(found, points, "right").tolist(),
+            "distinct_failures": np.searchsorted(different, points, "right").tolist(),
+        },
+        "distinct_area": float((len(executed) - different + 1).sum() / max(len(executed), 1)),
+        "tenth_distinct_failure": int(different[TENTH - 1]) if len(different) >= TENTH else None,
+    }
+
+
 def execution_rows(judged: Judged, purpose: str, *, random: bool) -> Columns:
     """What is kept of every judged episode."""
     episodes = judged.episodes
@@ -148,6 +210,7 @@ def execution_rows(judged: Judged, purpose: str, *, random: bool) -> Columns:
         "length": episodes.length,
         "index": judged.index,
         "received": judged.received,
+        "initial_state": episodes.states[:, 0],
     }
 
 

@@ -77,11 +77,35 @@ COMPETENCE = having(
     {"executions": count, "received": each(real), "return": real, "undefined": share, "opposite_signs": share,
      "least_return": maybe(real), "random_team": maybe(RANDOM_TEAM)}
 )  # fmt: skip
+SITUATION = having({"rule": words, "precision": share, "recall": share, "base_rate": share})
+EXPLAINED = having(
+    {"explained": count, "with_decision": count, "situation": maybe(SITUATION),
+     "causes": having(dict.fromkeys(("noise", "policy", "start"), count))}
+)  # fmt: skip
+POINT = having(
+    {"step": count, "executions": count, "unfair": count, "undefined": share, "return": real, "worst_off": real,
+     "best_off": real, **dict.fromkeys(("rate", "low", "high", "index"), maybe(share))}
+)  # fmt: skip
+TREND = having({"direction": words, "worse": count, "better": count, "p": share})
+CURVE = having(
+    {"index": words, "theta": share, "episodes": count, "points": each(POINT), "max_loss": share,
+     "trend": maybe(TREND), **dict.fromkeys(("final", "best_return", "fairest"), maybe(count))}
+)  # fmt: skip
 LEAST = having({"agent": count, "count": count, "share": share, "low": share, "high": share})
 
 
 def rate(value: Any) -> bool:
     return RATE(value) and value["unfair"] <= value["executions"] > 0
+
+
+def curve(value: Any) -> bool:
+    """Points in the order of training, and marks that are some of them."""
+    if not CURVE(value):
+        return False
+    steps = [point["step"] for point in value["points"]]
+    marks = [value[name] for name in ("final", "best_return", "fairest") if value[name] is not None]
+    whole = all(len({point[name] is None for name in ("rate", "low", "high")}) == 1 for point in value["points"])
+    return steps == sorted(set(steps)) and set(marks) <= set(steps) and whole
 
 
 def predictor(value: Any) -> bool:
@@ -109,14 +133,19 @@ SUMMARY: dict[str, Holds] = {  # what it may have, or be without
     **dict.fromkeys(("index_quantiles", "jfi_quantiles"), named(maybe(share))),
     "index": lambda value: text(value) and value in INDICES,
     "phases": named(seconds),
+    "growth": having(dict.fromkeys(("episodes", "failures", "distinct_failures"), each(count))),
+    "distinct_area": seconds,
+    "tenth_distinct_failure": count,
     "predictor": predictor,
     "ledger": named(having({"episodes": count, "steps": count})),
     "notes": named(anything),
     "natural_rate": rate,
     "agents": each(count),
     "competence": COMPETENCE,
+    "curve": curve,
     "unfair_by_chance": share,
     "sides": named(each(count)),
+    "explain": EXPLAINED,
     "worst_off": having({"agent": maybe(count), "unit": words, "votes": count, "least": each(LEAST)}),
 }
 MANIFEST: dict[str, Holds] = {
@@ -130,8 +159,8 @@ MANIFEST: dict[str, Holds] = {
     "env_args": named(anything),
 }
 COLUMNS = {  # of executions.npz and failures.npz -> kinds of numbers, axes
-    **dict.fromkeys(("id", "root_seed", "parent", "start_step", "length"), ("iu", 1)),
-    **dict.fromkeys(("operator", "purpose", "status"), ("U", 1)),
+    **dict.fromkeys(("id", "root_seed", "parent", "start_step", "length", "start", "decisive_step"), ("iu", 1)),
+    **dict.fromkeys(("operator", "purpose", "status", "cause"), ("U", 1)),
     **{"index": ("f", 1), "random": ("b", 1), "received": ("f", 2), "rewards": ("f", 3), "initial_state": ("f", 2)},
 }
 

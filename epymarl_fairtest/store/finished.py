@@ -21,12 +21,14 @@ from epymarl_fairtest.core.judged import Agents, of_agents, totals
 from epymarl_fairtest.core.statistics import CONFIDENCE, Rate, rate_of
 from epymarl_fairtest.store.checksum import unseal, verify
 from epymarl_fairtest.store.content import refuse_odd_columns, refuse_odd_manifest, refuse_odd_summary
+from epymarl_fairtest.store.explanation import read_explanation
 from epymarl_fairtest.store.read import damaged, read_arrays, read_json, refuse_missing, refuse_other_formats
 
 NEEDED = ("index", "allocation", "execution", "epsilon", "temperature", "budget", "accounting")  # settings
 SCALARS = ("id", "root_seed", "operator", "parent", "start_step", "length", "index")
 ROWS = (*SCALARS, "purpose", "random", "received")  # of executions
 FAILURES = (*SCALARS, "status", "rewards", "initial_state")
+START = "start"  # a column of failures that earlier runs do not have
 NATURAL = "natural.npz"  # executed after the search
 OPTIONAL = ("failures.npz", "executions.npz", "evidence.npz")
 WHY_ABSENT = "a study keeps it only with --keep-failures, or it was deleted"
@@ -63,17 +65,29 @@ class FinishedRun:
 
     @cached_property
     def failures(self) -> Columns:
-        """SCALARS, status, initial_state and received; no columns where there is no failure."""
+        """SCALARS, status, initial_state, received and start; no columns where there is no failure."""
         path = self.path / "failures.npz"
-        columns = read_arrays(path, FAILURES) if path.is_file() else {}
+        columns = read_arrays(path, (*FAILURES, START)) if path.is_file() else {}
         if not columns:
             return {}
-        fits = columns.keys() == set(FAILURES) and {one.shape[:1] for one in columns.values()} == {columns["id"].shape}
+        fits = columns.keys() >= set(FAILURES) and {one.shape[:1] for one in columns.values()} == {columns["id"].shape}
         if not fits or (columns["rewards"].ndim, columns["initial_state"].ndim) != (3, 2):
             raise damaged(path, "its columns do not hold failures")
         refuse_odd_columns(path, columns)
         columns["received"] = totals(of_agents(columns.pop("rewards"), self.agents))
+        columns.setdefault(START, np.full(len(columns["id"]), -1))
         return columns
+
+    def starts_of(self, rows: Columns) -> NDArray[np.int64]:
+        """The start that each of these executions descends from, as a number: near-copies of a failure's start are
+        one. Of an execution that is no failure, or of which nothing else is known, it is the seed's."""
+        seeds = np.unique(rows["root_seed"], return_inverse=True)[1].astype(np.int64)
+        if not self.failures:
+            return seeds
+        ids, start = self.failures["id"], self.failures[START]
+        at = np.minimum(np.searchsorted(ids, rows["id"]), len(ids) - 1)
+        told = (ids[at] == rows["id"]) & (start[at] >= 0)
+        return np.where(told, start[at], seeds + start.max() + 1)
 
     @property
     def positions_known(self) -> bool:
@@ -84,6 +98,11 @@ class FinishedRun:
     def evidence(self) -> Columns:
         """What the method kept."""
         return {} if "evidence.npz" in self.missing else read_arrays(self.path / "evidence.npz")
+
+    @cached_property
+    def explanation(self) -> dict[str, Any] | None:
+        """Why failures happened, as far as the run looked into it."""
+        return read_explanation(self.path)
 
     @property
     def rounds(self) -> list[int]:

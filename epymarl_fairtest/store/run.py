@@ -325,10 +325,15 @@ class RunFolder:
         table = failure_table(self.path / "failures.npz", (*SCALARS, *added))
         write_atomically(self.path / "failures.csv", lambda file: file.write(table.encode()))
 
-    def write_files(self, files: Mapping[str, Mapping[str, NDArray[Any]]]) -> None:
-        """What a step after the search leaves: NAME.npz -> its arrays."""
+    def write_files(
+        self, files: Mapping[str, Mapping[str, NDArray[Any]]], documents: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """What a step after the search leaves: NAME.npz -> its arrays, NAME.json -> what it says."""
         for name, arrays in files.items():
             write_arrays(self.path / name, arrays, compressed=True)
+            self._extra.append(name)
+        for name, content in documents.items():
+            write_json(self.path / name, content)
             self._extra.append(name)
 
     def write_evidence(self, executions: dict[str, NDArray[Any]], evidence: dict[str, NDArray[Any]]) -> None:

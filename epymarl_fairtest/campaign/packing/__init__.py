@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.campaign.packing.paths import Paths, paths_of, waiting
+
 
 @cache
 def fastest_pack() -> Any:
@@ -33,63 +35,50 @@ class Packing:
 
     def __init__(self, distance: float) -> None:
         self._distance, self._count = distance, 0
-        self._paths = np.empty((0, 0, 0, 2), np.float32)  # (room, steps, bodies, 2)
-        self._sums = np.empty((0, 0, 4))  # (room, bodies, 4): the positions added up over the steps, and the last ones
-        self._lengths = np.empty(0, np.int64)
+        self._largest = 0.0  # of the coordinates: sums of them are exact to a share of it
+        self._kept: Paths | None = None
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, paths: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArray[np.bool_]:
+    def add(self, positions: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Which of these paths (B, positions, bodies, 2), one after the other, are far from all before them.
 
         `lengths`: how many positions each has.
         """
-        kept = np.zeros(len(paths), np.bool_)
-        if not len(paths):
-            return kept
-        lengths = lengths.astype(np.int64)
-        self._make_room(paths)
-        new = _waiting(paths, lengths, self._paths.shape[1])
-        there = np.arange(new.shape[1])[None, :, None, None] < lengths[:, None, None, None]
-        sums = np.concatenate([np.sum(new, axis=1, dtype=np.float64, where=there), new[:, -1]], axis=-1)
-        stored = self._paths, self._sums, self._lengths
-        fastest_pack()(*stored, self._count, new, sums, lengths, self._distance, kept)
-        self._count += int(kept.sum())
-        return kept
+        before = self._count
+        numbers = self.sort(positions, lengths)
+        return numbers > np.maximum.accumulate(np.concatenate([[before - 1], numbers]))[:-1]
 
-    def _make_room(self, paths: NDArray[np.float32]) -> None:
-        """For as many more paths, and for as many steps as they have."""
-        room, steps = self._paths.shape[:2]
-        if not room:
-            self._paths = np.empty((0, *paths.shape[1:]), np.float32)
-            self._sums = np.empty((0, paths.shape[2], 4))
-        elif paths.shape[1] > steps:
-            self._paths = _waiting(self._paths, np.maximum(self._lengths, 1), paths.shape[1])
-        if self._count + len(paths) > room:
-            more = max(room, len(paths))
-            self._paths = _grown(self._paths, more)
-            self._sums = _grown(self._sums, more)
-            self._lengths = _grown(self._lengths, more)
+    def sort(self, positions: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
+        """The same, telling for each path the number of the first one kept that it is not far from, or its own."""
+        numbers = np.empty(len(positions), np.int64)
+        if not len(positions):
+            return numbers
+        stored = self._kept = self._with_room_for(positions)
+        new = paths_of(positions, lengths, stored.places.shape[1])
+        self._largest = max(self._largest, float(np.abs(new.places).max()))
+        fastest_pack()(stored, self._count, new, self._distance, self._largest, numbers)
+        self._count = max(self._count, int(numbers.max()) + 1)
+        return numbers
+
+    def _with_room_for(self, positions: NDArray[np.float32]) -> Paths:
+        """What was kept, with room for as many more, and for as many steps as these have."""
+        count, steps = positions.shape[:2]
+        stored = self._kept or paths_of(positions[:0], np.empty(0), steps)
+        room, known = stored.places.shape[:2]
+        if steps > known:
+            stored = stored.longer(steps)
+        return stored if self._count + count <= room else stored.roomier(max(room, count))
 
 
 def distances(paths: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArray[np.float64]:
     """The distance of each two of these paths (n, n)."""
     lengths = lengths.astype(np.int64)
-    waiting = _waiting(paths, lengths, paths.shape[1]).astype(np.float64)
+    placed = waiting(paths, lengths, paths.shape[1]).astype(np.float64)
     apart = np.empty((len(paths), len(paths)))
-    for row, path in enumerate(waiting):  # one by one: all at once would need n x n paths
-        between = np.linalg.norm(waiting - path, axis=-1).mean(axis=-1)
+    for row, path in enumerate(placed):  # one by one: all at once would need n x n paths
+        between = np.linalg.norm(placed - path, axis=-1).mean(axis=-1)
         until = np.maximum(lengths, lengths[row])
         apart[row] = np.cumsum(between, axis=1)[np.arange(len(paths)), until - 1] / until
     return apart
-
-
-def _waiting(paths: NDArray[np.float32], lengths: NDArray[np.integer], steps: int) -> NDArray[np.float32]:
-    """So many steps of each path, which stays where it was last."""
-    step = np.minimum(np.arange(steps), lengths[:, None] - 1)
-    return np.ascontiguousarray(paths[np.arange(len(paths))[:, None], step], np.float32)
-
-
-def _grown(array: NDArray[Any], more: int) -> NDArray[Any]:
-    return np.concatenate([array, np.zeros((more, *array.shape[1:]), array.dtype)])

@@ -1,4 +1,4 @@
-"""The packing of paths, compiled; most pairs are told apart by one comparison."""
+"""The packing of paths, compiled; nearly all pairs are told apart by what their positions add up to."""
 
 from __future__ import annotations
 
@@ -8,66 +8,92 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from epymarl_fairtest.campaign.packing.paths import STRETCH, Paths
+
 Floats = NDArray[np.float64]
-ROUNDING = 1e-12  # more than adding up an episode can lose, for its size
+ROUNDING = 1e-10  # of the largest coordinate: more than adding up an episode can lose per step
+BLOCK = 256  # paths whose sums are compared at once, without a branch
 
 
 @njit(cache=True, nogil=True)
-def pack(
-    paths: NDArray[np.float32], sums: Floats, lengths: NDArray[np.int64], count: int,
-    new_paths: NDArray[np.float32], new_sums: Floats, new_lengths: NDArray[np.int64], distance: float,
-    kept: NDArray[np.bool_],
-) -> None:  # fmt: skip
-    """Append each new path that is further than `distance` from the first `count` and those appended before it."""
-    for new in range(len(new_lengths)):
-        length = new_lengths[new]
-        if _any_near(paths, sums, lengths, count, new_paths[new], new_sums[new], length, distance):
-            continue
-        paths[count] = new_paths[new]
-        sums[count] = new_sums[new]
-        lengths[count] = length
-        kept[new] = True
-        count += 1
+def pack(stored: Paths, count: int, new: Paths, distance: float, largest: float, numbers: NDArray[np.int64]) -> None:
+    """Append each new path that is further than `distance` from the first `count` and those appended before it.
 
-
-@njit(cache=True, nogil=True)
-def _any_near(
-    paths: NDArray[np.float32], sums: Floats, lengths: NDArray[np.int64], count: int,
-    path: NDArray[np.float32], own: Floats, length: int, distance: float,
-) -> bool:  # fmt: skip
-    for other in range(count):
-        until = max(lengths[other], length)
-        limit = distance * until
-        if _surely_far(sums[other], until - lengths[other], own, until - length, limit):
-            continue
-        total = 0.0
-        for step in range(until):
-            apart = 0.0
-            for body in range(path.shape[1]):
-                gx = np.float64(paths[other, step, body, 0]) - np.float64(path[step, body, 0])
-                gy = np.float64(paths[other, step, body, 1]) - np.float64(path[step, body, 1])
-                apart += math.sqrt(gx * gx + gy * gy)
-            total += apart / path.shape[1]
-            if total > limit:  # it only grows
+    Each gets the number of the first path that it is not far from, or its own.
+    """
+    bodies = new.places.shape[2]
+    reach = bodies * (distance * (1 + ROUNDING) + 2 * ROUNDING * largest)  # per step; sums beyond it are surely far
+    apart, until = np.empty(BLOCK), np.empty(BLOCK)
+    for one in range(len(numbers)):
+        near = -1
+        for first in range(0, count, BLOCK):
+            last = min(first + BLOCK, count)
+            _add_up(stored, first, last, new.sums[:, :, one], new.lengths[one], apart, until)
+            for other in range(first, last):
+                steps = until[other - first]
+                if (
+                    apart[other - first] <= reach * steps
+                    and _may_be_near(stored.stretches[other], new.stretches[one], steps, reach)
+                    and _is_near(stored.places[other], new.places[one], steps, distance)
+                ):
+                    near = other
+                    break
+            if near >= 0:
                 break
-        if total <= limit:
-            return True
-    return False
+        numbers[one] = near if near >= 0 else count
+        if near < 0:
+            stored.places[count] = new.places[one]
+            stored.sums[:, :, count] = new.sums[:, :, one]
+            stored.stretches[count] = new.stretches[one]
+            stored.lengths[count] = new.lengths[one]
+            count += 1
 
 
 @njit(cache=True, nogil=True)
-def _surely_far(sums: Floats, waits: int, own: Floats, own_waits: int, limit: float) -> bool:
-    """The mean positions of two bodies are no further apart than the bodies are on average: where they are too far
-    apart, nothing else need be added up."""
-    bodies = own.shape[0]
-    reach = bodies * limit * (1 + ROUNDING)
-    least = 0.0
-    for body in range(bodies):
-        x = sums[body, 0] + waits * sums[body, 2]
-        y = sums[body, 1] + waits * sums[body, 3]
-        dx = x - own[body, 0] - own_waits * own[body, 2]
-        dy = y - own[body, 1] - own_waits * own[body, 3]
-        least += math.sqrt(dx * dx + dy * dy) - ROUNDING * (abs(x) + abs(y))
-        if least > reach:
-            return True
-    return False
+def _add_up(stored: Paths, first: int, last: int, own: Floats, length: float, apart: Floats, until: Floats) -> None:
+    """How far apart the bodies of these paths and of a new one are at least, added up until both have ended.
+
+    The sums of two bodies' positions are no further apart than the bodies are in all.
+    """
+    lengths = stored.lengths[first:last]
+    for path in range(last - first):
+        until[path] = max(lengths[path], length)
+        apart[path] = 0.0
+    for body in range(own.shape[0]):
+        x, y = stored.sums[body, 0, first:last], stored.sums[body, 1, first:last]
+        last_x, last_y = stored.sums[body, 2, first:last], stored.sums[body, 3, first:last]
+        own_x, own_y, own_last_x, own_last_y = own[body, 0], own[body, 1], own[body, 2], own[body, 3]
+        for path in range(last - first):
+            waits, own_waits = until[path] - lengths[path], until[path] - length
+            dx = x[path] + waits * last_x[path] - own_x - own_waits * own_last_x
+            dy = y[path] + waits * last_y[path] - own_y - own_waits * own_last_y
+            apart[path] += math.sqrt(dx * dx + dy * dy)
+
+
+@njit(cache=True, nogil=True)
+def _may_be_near(one: Floats, other: Floats, steps: float, reach: float) -> bool:
+    """The same stretch by stretch, which tells more paths apart."""
+    apart = 0.0
+    for stretch in range(int(steps) // STRETCH):
+        for body in range(one.shape[1]):
+            dx = one[stretch, body, 0] - other[stretch, body, 0]
+            dy = one[stretch, body, 1] - other[stretch, body, 1]
+            apart += math.sqrt(dx * dx + dy * dy)
+        if apart > reach * steps:  # it only grows
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _is_near(one: NDArray[np.float32], other: NDArray[np.float32], steps: float, distance: float) -> bool:
+    limit, total = distance * steps, 0.0
+    for step in range(int(steps)):
+        apart = 0.0
+        for body in range(one.shape[1]):
+            dx = np.float64(one[step, body, 0]) - np.float64(other[step, body, 0])
+            dy = np.float64(one[step, body, 1]) - np.float64(other[step, body, 1])
+            apart += math.sqrt(dx * dx + dy * dy)
+        total += apart / one.shape[1]
+        if total > limit:
+            return False
+    return total <= limit

@@ -49,6 +49,9 @@ class Aftermath:
     executions: Mapping[str, NDArray[Any]]  # one row per judged episode, those of earlier steps too; {} without one
     look: Callable[[Episodes], Episodes]  # the same episodes with what the agents saw, looked at in real worlds
     warn: Callable[[str], None]
+    engine: str = "twin"  # what executes: its name
+    needs_obs: bool = False  # can it continue the episodes of a team with a memory only from what the agents saw?
+    uncounted: NDArray[np.bool_] | None = None  # by failure: which an earlier step left out of every count
 
     def generator(self, *names: str | int) -> np.random.Generator:
         return rng.named(self.seed, *names)
@@ -61,11 +64,25 @@ class Outcome:
     summary: Mapping[str, Any] = field(default_factory=dict)  # keys of summary.json
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of failures.npz and failures.csv, by failure
     files: Mapping[str, Mapping[str, NDArray[Any]]] = field(default_factory=dict)  # NAME.npz -> its arrays
+    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # NAME.json -> what it says
     executions: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # random ones that it made, row by row
     uncounted: NDArray[np.bool_] | None = None  # by failure: which are kept and left out of every count
 
 
 Steps = Generator[Execute, Episodes, Outcome]
+
+
+def taken(asking: Generator[Execute, Episodes, Any], execute: Callable[[Execute], Episodes]) -> Any:
+    """What a generator returns once everything that it asks for was executed."""
+    answer: Any = None  # what a generator must be sent first
+    while True:
+        try:
+            wanted = asking.send(answer)
+        except StopIteration as end:
+            return end.value
+        answer = execute(wanted)
+
+
 Paragraphs = Callable[[Mapping[str, Any]], "list[str]"]
 
 

@@ -15,6 +15,7 @@ from epymarl_fairtest.core.ledger import purpose
 from epymarl_fairtest.core.statistics import rate_of
 
 UNLESS_GIVEN = 200  # executions, where the method makes no random ones
+WITH_TWIN = 500  # random executions there are at least where a twin executes them: that takes a fraction of a second
 AT_ONCE = 1000
 NATURAL = purpose("natural", "random executions for the natural rate, after the search (not charged)")
 
@@ -24,7 +25,7 @@ def natural(context: Aftermath) -> Steps:
     unfair, executions = context.random
     wanted = context.settings.natural_episodes
     if wanted is None:
-        wanted = 0 if executions else UNLESS_GIVEN
+        wanted = unless_given(executions, context.engine)
     tests = random_tests(wanted, context.team.task.state_size, context.generator("natural"))
     parts: list[Columns] = []
     for first in range(0, wanted, AT_ONCE):
@@ -34,6 +35,13 @@ def natural(context: Aftermath) -> Steps:
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
     rate = rate_of(unfair, executions).as_dict() if executions else None
     return Outcome(summary={"natural_rate": rate}, files={"natural.npz": rows} if rows else {}, executions=rows)
+
+
+def unless_given(executions: int, engine: str) -> int:
+    """How many more there should be, if the search made so many."""
+    if not executions:
+        return UNLESS_GIVEN
+    return max(0, WITH_TWIN - executions) if engine == "twin" else 0
 
 
 STEP = Step("natural", "executing at random", NATURAL, natural, order=2)

@@ -1,9 +1,11 @@
-"""Which failures to show: the most unfair ones, and a few that stand for all.
+"""Which failures to look at: the most unfair ones, and a few that stand for all.
 
 Knows trajectories and indices; nothing of drawing.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,8 @@ from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.tasks.contract import Task
 
 MOST = 400  # trajectories that are compared with each other
+EACH = 5  # most unfair ones to watch, and as many representative ones
+Load = Callable[[NDArray[np.int64]], Episodes]
 
 
 def worst(index: NDArray[np.float64], count: int, root_seed: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
@@ -29,6 +33,23 @@ def worst(index: NDArray[np.float64], count: int, root_seed: NDArray[np.int64] |
     return order[:count].astype(np.int64)
 
 
+def gallery(
+    task: Task, index: NDArray[np.float64], root_seed: NDArray[np.int64], stable: NDArray[np.int64], load: Load
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The failures to watch, of the `stable` ones: the most unfair, and others that stand for all the rest."""
+    lowest = stable[worst(index[stable], EACH, root_seed[stable])]
+    others = np.setdiff1d(stable, lowest)
+    some = others[spread_evenly(len(others), MOST)]
+    return lowest, some[representative(task, load(some), EACH)] if len(some) else some
+
+
+def spread_evenly(count: int, most: int) -> NDArray[np.int64]:
+    """At most `most` of the numbers below `count`."""
+    if not count:
+        return np.empty(0, np.int64)
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(np.int64))
+
+
 def representative(task: Task, failures: Episodes, count: int) -> NDArray[np.int64]:
     """Rows of at most `count` failures that stand for all: the medoids of their trajectories, largest group first.
 
@@ -36,7 +57,7 @@ def representative(task: Task, failures: Episodes, count: int) -> NDArray[np.int
     Of more than MOST failures, MOST are compared: evenly spaced in the order of finding, so that every part of the
     search has its share. Fewer than `count` come back where fewer failures differ.
     """
-    rows = np.unique(np.linspace(0, len(failures) - 1, min(MOST, len(failures))).round().astype(np.int64))
+    rows = spread_evenly(len(failures), MOST)
     if not len(rows):
         return rows
     chosen = medoids(_distances(task, failures, rows), count)

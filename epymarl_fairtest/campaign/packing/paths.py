@@ -1,0 +1,51 @@
+"""Paths as arrays, and what is compared of them before they are compared step by step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+STRETCH = (
+    10  # steps that are added up to compare two paths roughly; compiled in: delete the compiled files to change it
+)
+
+
+class Paths(NamedTuple):
+    """Paths side by side, those that are shorter waiting where they ended; or room for so many."""
+
+    places: NDArray[np.float32]  # (paths, steps, bodies, 2)
+    sums: NDArray[np.float64]  # (bodies, 4, paths): x and y added up while the path lasts, and the last ones
+    stretches: NDArray[np.float64]  # (paths, whole stretches, bodies, 2): x and y added up over each
+    lengths: NDArray[np.float64]  # how many positions each path has; multiplied far more often than counted
+
+    def longer(self, steps: int) -> Paths:
+        """The same with so many steps, no fewer than there are."""
+        return paths_of(self.places, np.maximum(self.lengths, 1), steps)
+
+    def roomier(self, more: int) -> Paths:
+        """The same and room for so many more."""
+        by_body = np.zeros((*self.sums.shape[:-1], more))
+        others = (self.places, self.stretches, self.lengths)
+        places, stretches, lengths = (
+            np.concatenate([array, np.zeros((more, *array.shape[1:]), array.dtype)]) for array in others
+        )
+        return Paths(places, np.concatenate([self.sums, by_body], axis=-1), stretches, lengths)
+
+
+def paths_of(positions: NDArray[np.float32], lengths: NDArray[np.integer | np.floating], steps: int) -> Paths:
+    """Positions (paths, steps, bodies, 2), of which the first `lengths` count, as paths of so many steps."""
+    places = waiting(positions, lengths.astype(np.int64), steps)
+    count, whole = len(places), steps // STRETCH
+    moving = np.arange(steps)[None, :, None, None] < lengths[:, None, None, None]
+    added = np.sum(places, axis=1, dtype=np.float64, where=moving)
+    sums = np.concatenate([added, places[:, -1]], axis=-1).transpose(1, 2, 0)
+    cut = places[:, : whole * STRETCH].reshape(count, whole, STRETCH, *places.shape[2:])
+    return Paths(places, np.ascontiguousarray(sums), cut.sum(axis=2, dtype=np.float64), lengths.astype(np.float64))
+
+
+def waiting(positions: NDArray[np.float32], lengths: NDArray[np.integer], steps: int) -> NDArray[np.float32]:
+    """So many steps of each path, which stays where it was last."""
+    step = np.minimum(np.arange(steps), lengths[:, None] - 1)
+    return np.ascontiguousarray(positions[np.arange(len(positions))[:, None], step], np.float32)

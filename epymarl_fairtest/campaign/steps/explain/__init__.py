@@ -1,0 +1,118 @@
+"""Why a failure happened: the cause, the decision, the agent and the step, for one of each different failure.
+
+A step after the search, under a purpose of its own. Everything is found by executing the failure again with something
+changed, so nothing here depends on how the team decides. docs/explaining.md has the definitions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome, Step, Steps
+from epymarl_fairtest.campaign.steps.explain.answers import FORMAT, Answers, Entry, overview
+from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows
+from epymarl_fairtest.campaign.steps.explain.cause import HERE_ONLY, ONE, PLANS, SEVERAL, Found, several_decisions
+from epymarl_fairtest.campaign.steps.explain.choosing import different_failures
+from epymarl_fairtest.campaign.steps.explain.commitment import commitment
+from epymarl_fairtest.campaign.steps.explain.decisions import checked_decisions, every_decision
+from epymarl_fairtest.campaign.steps.explain.probability import chance
+from epymarl_fairtest.campaign.steps.explain.responsibility import responsibilities
+from epymarl_fairtest.campaign.steps.explain.situations import features_of, situations, together
+from epymarl_fairtest.campaign.steps.explain.smallest import smallest_examples
+from epymarl_fairtest.campaign.steps.explain.what_if import arrays_of, drawn, what_if
+from epymarl_fairtest.core.ledger import purpose
+
+EXPLAIN = purpose("explain", "failures again with something changed, to explain them (not charged)")
+TOGETHER = 64  # failures that are explained at once: enough to fill the engine's batches
+UNLESS_TWIN = 3  # failures that are explained where there is no compiled twin and `explain` is a number
+EXAMPLES = 10  # smallest examples: of the failures that the page shows
+FILE, ARRAYS = "explain.json", "explain.npz"
+
+
+def explain(context: Aftermath) -> Steps:
+    """As many different failures as the setting `explain` says."""
+    rows = different_failures(context, most_of(context))
+    found = yield from explanations(context, rows)
+    return found
+
+
+def most_of(context: Aftermath) -> int | None:
+    """How many are explained; None: all of them."""
+    wanted = context.settings.explain
+    if wanted == "all":
+        return None
+    return int(wanted) if context.engine == "twin" else min(int(wanted), UNLESS_TWIN)
+
+
+def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Asking[Outcome]:
+    """The failures at these rows, in this order, and unless that is not asked what they have in `common`."""
+    if context.settings.explain == 0:
+        return Outcome({"explain": None}, columns_of(rows, [], context.found.failure_count()))
+    entries: list[Entry] = []
+    instead, curves, starts, small = [], [], [], []
+    for part in np.split(rows, np.arange(TOGETHER, len(rows), TOGETHER)) if len(rows) else ():
+        order = np.argsort(part)  # a folder gives failures in ascending order
+        cases = Cases.of(context, context.found.failures(part[order]).take(np.argsort(order)))
+        found = yield from answers(cases)
+        told = found.entries()
+        few = [n for n in range(len(cases)) if len(entries) + n < EXAMPLES]
+        examples, episodes = yield from smallest_examples(cases, few)
+        for n, entry in enumerate(told):
+            entry["smallest"] = examples.get(n)
+        entries += told
+        small.append(drawn(cases, examples, episodes))
+        instead.append((yield from what_if(cases, told)))
+        curves.append(found.commitment.p_unfair)
+        starts.append(features_of(context, cases.episodes, np.ones(len(cases), bool)))
+    rules = (yield from situations(context, together(starts))) if entries and common else []
+    document = {
+        "format": FORMAT,
+        "task": context.team.task.name,
+        "theta": context.judge.theta,
+        "engine": context.engine,
+        **overview(entries),
+        "situations": rules,
+        "failures": entries,
+    }
+    return Outcome(
+        summary={"explain": {**overview(entries), "situation": rules[0] if rules else None}},
+        columns=columns_of(rows, entries, context.found.failure_count()),
+        files={ARRAYS: arrays_of(entries, curves, instead, small)} if entries else {},
+        documents={FILE: document},
+    )
+
+
+def answers(cases: Cases) -> Asking[Answers]:
+    """Every question, one after the other, about all cases together."""
+    likely = yield from chance(cases)
+    tried = yield from every_decision(cases)
+    checked, shown = yield from checked_decisions(cases, tried)
+    found = tried.found(len(cases))
+    several = yield from several_decisions(cases, np.flatnonzero(~found))
+    settled = yield from commitment(cases)
+    responsible = yield from responsibilities(cases, checked)
+    clear = {one.case for one in shown}
+    counts = tried.count(len(cases))
+    what = [
+        Found(ONE if n in clear else HERE_ONLY, int(counts[n]))
+        if found[n]
+        else Found(SEVERAL if several[n] else None, int(counts[n]) + PLANS)
+        for n in range(len(cases))
+    ]
+    return Answers(cases, likely, what, shown, settled, responsible)
+
+
+def columns_of(rows: Rows, entries: list[Entry], count: int) -> dict[str, NDArray[Any]]:
+    """Of failures.csv: the cause and the step of the best decision, for those that were explained."""
+    cause, step = np.full(count, "", "U6"), np.full(count, -1, np.int64)
+    for row, entry in zip(rows.tolist(), entries, strict=True):
+        cause[row] = entry["cause"]
+        if entry["decisions"]:
+            step[row] = entry["decisions"][0]["step"]
+    return {"cause": cause, "decisive_step": step}
+
+
+STEP = Step("explain", "explaining", EXPLAIN, explain, command="explain", order=4)

@@ -1,0 +1,155 @@
+"""The failures that are explained together, and tests that continue them from any of their steps.
+
+Where states can be written back a continuation begins in the recorded state. Elsewhere it begins with the seed and
+repeats the recorded actions up to its step: that costs the whole episode and says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute
+from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, tests_from_seeds
+from epymarl_fairtest.core.judged import places_of
+
+AT_ONCE = 8192  # tests of one request: more would only hold more memory
+Answer = TypeVar("Answer")
+Asking = Generator[Execute, Episodes, Answer]
+Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Actions = NDArray[np.int16]
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Some failures, with what a continuation needs; a row is a case."""
+
+    context: Aftermath
+    episodes: Episodes
+    past: Episodes  # the same without Q-values, and with what the agents saw where an engine needs that
+    received: Array  # (cases, judged agents)
+
+    @staticmethod
+    def of(context: Aftermath, failures: Episodes) -> Cases:
+        nothing = np.empty((*failures.actions.shape, 0), np.float32)
+        past = replace(failures, q=nothing, obs=nothing)
+        if context.needs_obs and context.team.task.restorable:
+            past = replace(past, obs=context.look(replace(past, start_step=failures.length)).obs)
+        return Cases(context, failures, past, context.judge.received(failures.rewards))
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    @property
+    def agents(self) -> list[int]:
+        """Where the judged agents stand among the environment's."""
+        return places_of(self.context.judge.agents, len(self.context.team.available))
+
+    @property
+    def first(self) -> NDArray[np.int32]:
+        """The step from which the team's own decisions can be changed: before it everything is the parent's."""
+        return self.episodes.start_step
+
+    @property
+    def decided(self) -> NDArray[np.bool_]:
+        """(cases, steps): the steps that were executed."""
+        return self.episodes.running & (np.arange(self.episodes.limit) >= self.first[:, None])
+
+    def streams(self, what: str, count: int) -> NDArray[np.uint64]:
+        """(cases, count) fresh streams for this question; a failure has its own, whoever else is explained."""
+        drawn = [
+            self.context.generator("explain", what, int(number)).integers(0, 2**64, count, dtype=np.uint64)
+            for number in self.episodes.id
+        ]
+        return np.array(drawn, np.uint64).reshape(len(self), count)
+
+    def tests(
+        self,
+        case: Rows,
+        step: NDArray[np.integer],
+        stream: NDArray[np.uint64] | None = None,
+        forced: Actions | None = None,
+        *,
+        greedy: bool = False,
+    ) -> Tests:
+        """These cases from these steps on; with their own streams unless others are given."""
+        past = self.past.take(case)
+        drawn = past.stream if stream is None else stream
+        if not self.context.team.task.restorable:
+            tests = tests_from_seeds(past.root_seed, drawn, past.states.shape[-1], "action")
+            before = np.arange(past.limit)[None, :, None] < np.asarray(step)[:, None, None]
+            then: Any = -1 if forced is None else forced
+            tests.forced = np.where(before, past.actions, then).astype(np.int16)
+            tests.shift, tests.parent = past.shift, past.id
+        else:
+            tests = Tests(
+                root_seed=past.root_seed,
+                stream=drawn,
+                shift=past.shift,
+                start_step=np.asarray(step, np.int32),
+                start_state=past.states[np.arange(len(case)), step],
+                operator=np.full(len(case), operator_code("action"), np.int8),
+                parent=past.id,
+                forced=forced,
+                prefix=past,
+            )
+        tests.greedy = np.ones(len(case), bool) if greedy else None
+        return tests
+
+    def unforced(self, count: int) -> Actions:
+        """Room for forced actions of so many tests, none of which is forced yet."""
+        return np.full((count, *self.episodes.actions.shape[1:]), -1, np.int16)
+
+    def outcomes(
+        self,
+        case: Rows,
+        step: NDArray[np.integer],
+        stream: NDArray[np.uint64] | None = None,
+        decisions: Decisions | Plans | None = None,
+        *,
+        greedy: bool = False,
+    ) -> Asking[Array]:
+        """What the judged agents receive in these continuations (tests, judged agents)."""
+        parts = [np.empty((0, self.received.shape[1]))]
+        for start in range(0, len(case), AT_ONCE):
+            now = slice(start, start + AT_ONCE)
+            forced = None if decisions is None else decisions.forced(self, now, len(case[now]))
+            tests = self.tests(case[now], step[now], None if stream is None else stream[now], forced, greedy=greedy)
+            episodes = yield Execute(tests)
+            parts.append(self.context.judge.received(episodes.rewards))
+        return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """One decision per test: at this step this agent does that. All are arrays of one length."""
+
+    step: Rows
+    agent: Rows
+    action: Rows
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def take(self, rows: Any) -> Decisions:
+        return Decisions(self.step[rows], self.agent[rows], self.action[rows])
+
+    def forced(self, cases: Cases, rows: slice, count: int) -> Actions:
+        forced = cases.unforced(count)
+        forced[np.arange(count), self.step[rows], self.agent[rows]] = self.action[rows]
+        return forced
+
+
+@dataclass(frozen=True)
+class Plans:
+    """Many decisions per test (tests, steps, agents), -1 where the team chooses."""
+
+    actions: Actions
+
+    def forced(self, cases: Cases, rows: slice, count: int) -> Actions:
+        return self.actions[rows]

@@ -1,0 +1,54 @@
+"""Which failures are explained: those that the page shows, then one of each different failure, the worst first."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.campaign.packing import Packing
+from epymarl_fairtest.campaign.selection import gallery, spread_evenly
+from epymarl_fairtest.campaign.steps.contract import Aftermath
+
+AT_ONCE = 1000  # failures that are read at once
+Rows = NDArray[np.int64]
+
+
+def different_failures(context: Aftermath, most: int | None) -> Rows:
+    """Rows of the failures in the order in which they are explained; at most `most` where that is given.
+
+    Where there are more different failures than that, half of the places go to the worst and half are spread evenly
+    over the rest, so that what is said of the failures is not said of the worst alone.
+    """
+    count, task = context.found.failure_count(), context.team.task
+    if not count or most == 0:
+        return np.empty(0, np.int64)
+    index, roots = np.empty(count), np.empty(count, np.int64)
+    paths, lengths = [], np.empty(count, np.int64)
+    for rows in np.split(np.arange(count), np.arange(AT_ONCE, count, AT_ONCE)):
+        failures = context.found.failures(rows)
+        index[rows], roots[rows] = context.judge.index(context.judge.received(failures.rewards)), failures.root_seed
+        paths.append(task.positions(failures.states).astype(np.float32))
+        lengths[rows] = failures.length + 1
+    stable = np.arange(count) if context.uncounted is None else np.flatnonzero(~context.uncounted)
+
+    def load(rows: Rows) -> object:
+        order = np.argsort(rows)  # a folder gives them in ascending order
+        return context.found.failures(rows[order]).take(np.argsort(order))
+
+    watched = np.concatenate(gallery(task, index, roots, stable, load)) if len(stable) else stable  # type: ignore[arg-type]
+    order = stable[np.argsort(index[stable], kind="stable")]
+    if task.state_size:
+        own = context.settings.distinct_distance
+        packing = Packing(task.distinct_distance if own is None else own)
+        different = order[packing.add(np.concatenate(paths)[order], lengths[order])]
+    else:
+        different = order[np.sort(np.unique(roots[order], return_index=True)[1])]
+    return _at_most(watched, different[~np.isin(different, watched)], most)
+
+
+def _at_most(watched: Rows, different: Rows, most: int | None) -> Rows:
+    if most is None or len(watched) + len(different) <= most:
+        return np.concatenate([watched, different])
+    left = max(most - len(watched), 0)
+    worst, rest = different[: (left + 1) // 2], different[(left + 1) // 2 :]
+    return np.concatenate([watched[:most], worst, rest[spread_evenly(len(rest), left // 2)]])

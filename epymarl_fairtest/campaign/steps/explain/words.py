@@ -1,0 +1,112 @@
+"""What explain.json says, as sentences: for the terminal, the page and the command. Knows its keys and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Told = Mapping[str, Any]
+MEANING = {
+    "noise": "bad luck of exploration",
+    "policy": "a better choice was found",
+    "start": "no better choice was found",
+}
+
+
+def summary_rows(told: Told | None) -> list[tuple[str, str]]:
+    """Three lines of the terminal's table."""
+    if not told or not told["explained"]:
+        return []
+    parts = [f"{count} {cause} ({MEANING[cause]})" for cause, count in told["causes"].items() if count]
+    decided, all_of_them = told["with_decision"], told["explained"]
+    rows = [
+        ("why", f"{failures(all_of_them)} explained: {', '.join(parts)}"),
+        ("  one decision", f"{decided} of {all_of_them} could have been avoided by one other decision"),
+    ]
+    situation = told.get("situation")
+    common = "no rule tells unfair executions apart twice as well as chance"
+    if situation:
+        common = (
+            f"{situation['rule']}: {share(situation['precision'])} unfair instead of {share(situation['base_rate'])}"
+        )
+    return [*rows, ("  situation", common)]
+
+
+def first_sentence(told: Told) -> str:
+    """For the page's first screen."""
+    decided, all_of_them = told["with_decision"], told["explained"]
+    text = f"{part_of(decided, all_of_them)} of the failures looked at could have been avoided by one other decision"
+    situations = told["situations"]
+    return f"{text}; the commonest situation: {situations[0]['rule']}." if situations else f"{text}."
+
+
+def part_of(count: int, total: int) -> str:
+    """A share as one says it; the numbers where no simple one is near."""
+    if not count:
+        return "None"
+    if count == total:
+        return "All"
+    near = {1 / 4: "A quarter", 1 / 3: "A third", 1 / 2: "Half", 2 / 3: "Two thirds", 3 / 4: "Three quarters"}
+    for value, words in near.items():
+        if abs(count / total - value) <= 0.03 and total >= 20:
+            return f"{words} ({count} of {total})"
+    return f"{count} of {total}"
+
+
+def decision_sentence(one: Told) -> str:
+    """step 7, agent 2: left instead of stay: unfair in 31% instead of 90%; worst-off +2.1, team −0.3%."""
+    return (
+        f"step {one['step']}, agent {one['agent']}: {one['action']} instead of {one['instead_of']}:"
+        f" unfair in {share(one['p_unfair'])} instead of {share(one['p_unfair_before'])};"
+        f" worst-off {signed(one['worst_off_gain'], '.2g')}, team {signed(100 * one['team_change'], '.1f')}%"
+    )
+
+
+def cause_sentence(entry: Told) -> str:
+    p = f"unfair in {share(entry['p_unfair'])} of fresh executions from its start"
+    p += f" ({share(entry['p_unfair_low'])} to {share(entry['p_unfair_high'])})"
+    greedy = "unfair" if entry["greedy_unfair"] else "fair"
+    text = f"{entry['cause']}: {MEANING[entry['cause']]}; {p}, {greedy} without exploration"
+    avoided = entry["avoided_by"]
+    how = f"avoided by {avoided}" if avoided else "none was better"
+    return f"{text}; {entry['deviations_tried']} deviations tried, {how}."
+
+
+def settled_sentence(entry: Told) -> str:
+    """When it was settled, and when the gap opened."""
+    when = f"settled from step {entry['committed_at']} on"
+    if entry["committed_at"] <= entry["start_step"]:
+        when = "settled from the first executed step on"
+    elif entry["committed_at"] >= entry["length"]:
+        when = "open until the end"
+    return f"{when} (P(unfair) stays at or above 0.9); the gap opens at step {entry['gap_opens_at']}."
+
+
+def responsible_sentence(entry: Told) -> str:
+    found = entry["responsibility"]
+    if not found:
+        return ""
+    if found["agent"] is None:
+        return "No single agent is responsible."
+    value = next(one["value"] for one in found["values"] if one["agent"] == found["agent"])
+    return f"Agent {found['agent']} could have prevented it: its own decision lowers P(unfair) by {value:.2f}."
+
+
+def paragraphs(entry: Told) -> list[str]:
+    """All that is said of one failure, line by line."""
+    lines = [f"Failure {entry['id']}, index {entry['index']:.3f}", f"  cause: {cause_sentence(entry)}"]
+    lines += [f"  decision: {decision_sentence(one)}" for one in entry["decisions"]]
+    lines += [f"  {one}" for one in (settled_sentence(entry), responsible_sentence(entry)) if one]
+    return lines
+
+
+def failures(count: int) -> str:
+    return f"{count} failure{'' if count == 1 else 's'}"
+
+
+def share(value: float) -> str:
+    return f"{value:.0%}" if value >= 0.1 or value == 0 else f"{value:.1%}"
+
+
+def signed(value: float, form: str) -> str:
+    return f"{value:+{form}}".replace("-", "\u2212")

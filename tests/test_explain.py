@@ -1,0 +1,242 @@
+"""Why failures happened: each answer against a slow way to find it, and what a user is told."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_search import chosen, search, team
+
+from epymarl_fairtest import commands
+from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
+from epymarl_fairtest.campaign.steps.explain import answers, words
+from epymarl_fairtest.campaign.steps.explain.better import compared
+from epymarl_fairtest.campaign.steps.explain.cases import Cases
+from epymarl_fairtest.campaign.steps.explain.cause import NOISE, POLICY, START, Found, causes
+from epymarl_fairtest.campaign.steps.explain.commitment import SURE, commitment
+from epymarl_fairtest.campaign.steps.explain.decisions import every_decision
+from epymarl_fairtest.campaign.steps.explain.responsibility import coalitions, shapley
+from epymarl_fairtest.campaign.steps.explain.rules import learned
+from epymarl_fairtest.core.episodes import Episodes, random_tests, replay_tests
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.engine.selection import make_engine, real_engine
+from epymarl_fairtest.store.explanation import read_courses, read_explanation
+from epymarl_fairtest.store.finished import read_run
+
+ALL = ("spread", "tag", "foraging")
+
+
+def context_of(task: str, engine: str = "twin", theta: float = 0.9) -> tuple[Aftermath, Any, Episodes]:
+    """A team, what executes it, and a few of its failures."""
+    subject, settings = team(task), chosen(engine=engine, theta=theta)
+    real = real_engine(subject, settings)
+    runs = make_engine(subject, settings, lambda message: None, real=real)
+    judge = Judge(INDICES["jfi"], theta)
+    judged = judge(runs.execute(random_tests(200, subject.task.state_size, np.random.default_rng(0))))
+    failures = judged.episodes.take(np.flatnonzero(judged.unfair)[:2])
+    failures = replace(failures, id=np.arange(len(failures)), obs=failures.obs[..., :0])
+    found: Any = None
+    context = Aftermath(subject, settings, 0, judge, found, (0, 0), {}, real.seen, print, runs.name, runs.needs_obs)
+    return context, runs, failures
+
+
+def ask(asking: Any, engine: Any) -> Any:
+    return taken(asking, lambda wanted: engine.execute(wanted.tests))
+
+
+@pytest.mark.parametrize("task", ALL)
+def test_a_changed_decision_is_the_failure_executed_again_with_that_action_forced(task: str) -> None:
+    context, engine, failures = context_of(task)
+    cases = Cases.of(context, failures)
+    tried = ask(every_decision(cases), engine)
+    available = context.team.available
+    assert len(tried.case) == sum(int(n) for n in failures.length) * int((available.sum(axis=1) - 1).sum())
+    for row in np.random.default_rng(1).choice(len(tried.case), 12, replace=False):
+        case, step = tried.case[row], tried.decisions.step[row]
+        slow = replay_tests(failures.take([case]))  # from the very beginning, nothing restored in between
+        slow.forced = np.full((1, failures.limit, len(available)), -1, np.int16)
+        slow.forced[0, step, tried.decisions.agent[row]] = tried.decisions.action[row]
+        again = context.judge(engine.execute(slow))
+        assert np.isclose(again.index[0], tried.compared.index[row], rtol=0, atol=0, equal_nan=True)
+        before = context.judge.received(failures.rewards[[case]])
+        assert compared(context.judge, before, again.received).better[0] == tried.compared.better[row]
+
+
+def test_a_failure_is_settled_where_no_later_step_is_open() -> None:
+    context, engine, failures = context_of("spread")
+    cases = Cases.of(context, failures)
+    found = ask(commitment(cases), engine)
+    for case, curve in enumerate(found.p_unfair):
+        at = int(found.committed_at[case])
+        known = np.flatnonzero(~np.isnan(curve))
+        assert all(curve[t] >= SURE for t in known if t >= at)
+        assert at == 0 or any(curve[t] < SURE for t in known if t < at)
+
+
+def test_the_cause_follows_the_three_rules() -> None:
+    fixed, nothing = Found("one decision", 300), Found(None, 300)
+    assert causes([0.05, 0.05, 0.9, 0.9], [False, True, True, True], [fixed, fixed, fixed, nothing]) == [
+        NOISE, POLICY, POLICY, START,
+    ]  # fmt: skip
+
+
+def test_only_what_helps_the_worst_off_and_hardly_costs_the_team_is_better() -> None:
+    judge = Judge(INDICES["jfi"], 0.8)
+    before = np.array([[9.0, 1.0]] * 4)
+    now = np.array([[5.0, 5.0], [1.0, 1.0], [4.0, 5.0], [5.2, 4.7]])  # even; taken away; costs a tenth; costs a little
+    assert compared(judge, before, now).better.tolist() == [True, False, False, True]
+
+
+def test_shapley_values_are_the_mean_over_all_orders() -> None:
+    generator = np.random.default_rng(0)
+    worth = {some: float(generator.random()) for some in coalitions([0, 2, 3, 5])}
+    value, _ = shapley([0, 2, 3, 5], worth.__getitem__)
+    for agent in (0, 2, 3, 5):
+        slow = [
+            worth[frozenset(order[: order.index(agent) + 1])] - worth[frozenset(order[: order.index(agent)])]
+            for order in permutations([0, 2, 3, 5])
+        ]
+        assert np.isclose(value[agent], np.mean(slow))
+    orders = [list(generator.permutation([0, 2, 3, 5])) for _ in range(2000)]
+    sampled, error = shapley([0, 2, 3, 5], worth.__getitem__, orders)
+    assert all(abs(sampled[agent] - value[agent]) < 3 * error[agent] for agent in value)
+
+
+def test_a_rule_finds_what_makes_executions_unfair() -> None:
+    generator = np.random.default_rng(0)
+    features = {"distance": generator.random(3000), "level": generator.random(3000), "noise": generator.random(3000)}
+    unfair = (features["distance"] > 0.8) & (features["level"] <= 0.3)
+    (rule, *_) = learned(features, unfair, 3)
+    assert {(one.feature, one.above) for one in rule.conditions} == {("distance", True), ("level", False)}
+    covered = rule.holds(features)
+    assert unfair[covered].mean() > 0.8
+    assert covered[unfair].mean() > 0.8
+
+
+def test_both_engines_give_the_same_answers() -> None:
+    told = []
+    for name in ("twin", "lockstep"):
+        context, engine, failures = context_of("spread", name)
+        told.append(ask(answers(Cases.of(context, failures.take([0]))), engine).entries())
+    assert told[0] == told[1]
+
+
+# --- a run --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("explained") / "run"
+    search(team(), chosen(method="random", budget=150, theta=0.9, engine="twin", explain=12), folder)
+    return folder
+
+
+def test_explain_json_says_what_it_promises_and_the_table_sums_it_up(run: Path) -> None:
+    told = read_explanation(run)
+    assert told is not None
+    assert told["explained"] == len(told["failures"]) == 12 == sum(told["causes"].values())
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["explain"]["causes"] == told["causes"]
+    assert summary["ledger"]["explain"]["episodes"] > 0
+    assert summary["charged_strict"] == 150  # nobody paid for it
+    rows = dict(words.summary_rows(summary["explain"]))
+    assert rows["why"].startswith("12 failures explained")
+    assert len(rows) == 3
+    for entry in told["failures"]:
+        assert entry["p_unfair_low"] <= entry["p_unfair"] <= entry["p_unfair_high"]
+        for one in entry["decisions"]:
+            assert one["p_unfair_before"] - one["p_unfair"] >= 0.25
+            assert one["worst_off_gain"] > 0
+            assert one["team_change"] >= -0.02
+            assert one["action"] != one["instead_of"]
+            assert entry["start_step"] <= one["step"] < entry["length"]
+    for one in told["situations"]:
+        assert one["precision"] >= 2 * one["base_rate"]
+
+
+def test_failures_csv_knows_the_cause_and_the_decisive_step_of_what_was_explained(run: Path) -> None:
+    with np.load(run / "failures.npz") as file:
+        cause = dict(
+            zip(
+                file["id"].tolist(),
+                zip(file["cause"].tolist(), file["decisive_step"].tolist(), strict=False),
+                strict=True,
+            )
+        )
+    told = read_explanation(run)
+    assert told is not None
+    known = {e["id"]: (e["cause"], e["decisions"][0]["step"] if e["decisions"] else -1) for e in told["failures"]}
+    assert {number: found for number, found in cause.items() if found[0]} == known
+
+
+def test_the_other_course_is_fair_and_the_same_up_to_its_decision(run: Path) -> None:
+    record, courses = read_run(run), read_courses(run, "what_if")
+    with np.load(run / "failures.npz") as file:
+        rows = {number: row for row, number in enumerate(file["id"].tolist())}
+        states = file["states"]
+    judge = Judge(INDICES["jfi"], record.theta)
+    received = judge.received(courses["rewards"])
+    assert not judge.unfair(received).any()
+    for row, number in enumerate(courses["id"].tolist()):
+        step = int(courses["step"][row])
+        assert np.array_equal(courses["states"][row, : step + 1], states[rows[number], : step + 1])
+
+
+def test_explaining_a_finished_run_gives_the_same_file_and_keeps_the_run_whole(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from epymarl_fairtest.commands import explain as command
+
+    before = (run / "explain.json").read_bytes()
+    monkeypatch.setattr(command, "team_of_run", lambda *given: team())
+    assert commands.main(["explain", str(run), "--set", "engine=twin"]) == 0
+    assert (run / "explain.json").read_bytes() == before
+    assert read_run(run).explanation is not None  # checksums follow
+    assert "12 failures explained" in capsys.readouterr().out
+    wanted = json.loads(before)["failures"][3]["id"]
+    assert commands.main(["explain", str(run), str(wanted), "--json", "--set", "engine=twin"]) == 0
+    (alone,) = json.loads(capsys.readouterr().out)["failures"]
+    same = [entry for entry in json.loads(before)["failures"] if entry["id"] == wanted]
+    assert {**alone, "smallest": None} == {**same[0], "smallest": None}  # whoever else is explained does not matter
+
+
+@pytest.mark.parametrize(
+    ("words_given", "said"),
+    [
+        (["explain"], "needs a RUN"),
+        (["explain", "--policy", "nowhere"], "needs a RUN"),
+        (["explain", "{run}", "999999"], "is not a failure of"),
+        (["explain", "{run}", "--seed", "3"], "leave --seed"),
+        (["explain", "{run}", "--set", "theta=0.5"], "everything else is the run's own"),
+    ],
+)
+def test_what_cannot_be_explained_is_refused_in_a_sentence(
+    run: Path, words_given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.main([word.format(run=run) for word in words_given]) != 0
+    assert said in capsys.readouterr().err
+
+
+def test_explain_0_leaves_no_trace(tmp_path: Path) -> None:
+    result = search(team(), chosen(method="random", budget=60, theta=0.9, engine="twin", explain=0), tmp_path / "run")
+    assert result.summary["explain"] is None
+    assert "explain" not in result.summary["ledger"]
+    assert not (tmp_path / "run" / "explain.json").exists()
+
+
+def test_the_examples_of_the_page_are_what_the_commands_say(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).resolve().parents[1] / "docs" / "explaining.md").read_text()
+    root = Path(__file__).resolve().parents[1]
+    examples = re.findall(r"explain --policy (\S+) --seed (\d+)\n```\n\n```text\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 3
+    for policy, seed, shown in examples:
+        assert commands.main(["explain", "--policy", str(root / policy), "--seed", seed, "--set", "engine=twin"]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert all(line in said for line in shown.splitlines())
