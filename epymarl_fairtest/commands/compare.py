@@ -28,8 +28,8 @@ FORMATS = (".png", ".svg", ".pdf")
 EXECUTION = {"greedy": (), "epsilon_greedy": ("epsilon",), "softmax": ("temperature",)}  # settings that it reads
 HARMLESS = {
     "seed", "out", "workers", "engine", "progress", "report", "confirm", "replay", "training_pool", "quantile", "theta",
-    "natural_episodes", "random_team", "calibration_episodes", "allocation", "agents", "index", "execution", "epsilon",
-    "temperature",
+    "natural_episodes", "random_team", "explain", "calibration_episodes", "allocation", "agents", "index",
+    "execution", "epsilon", "temperature",
 }  # fmt: skip
 """Settings that change nothing that is compared, or are compared on their own."""
 

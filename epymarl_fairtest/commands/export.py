@@ -120,7 +120,7 @@ class Candidates:
         self._stable = ~np.isin(failures.id, run.unstable)
 
     def chosen(self, args: Namespace) -> NDArray[np.int64]:
-        from epymarl_fairtest.report.selection import representative, worst
+        from epymarl_fairtest.campaign.selection import representative, worst
 
         if args.ids is not None:
             return self._named(list(dict.fromkeys(args.ids)))

@@ -13,8 +13,6 @@ from epymarl_fairtest import __version__
 
 HELP = """\
 Does a trained MARL team share its rewards fairly?
-
-  fairtest demo                        train a small team and test it
   fairtest install CHECKOUT            then add fairtest=True to a training
   fairtest run --policy DIR --out RUN  test a saved team: RUN/report/index.html
 

@@ -97,8 +97,8 @@ def replay_failures(args: Namespace) -> int:
     run = read_run(args.run, "failures.npz")
     chosen = configure(run.settings)
     judge = Judge(INDICES[chosen.index], run.theta, chosen.agents)
-    failures = _wanted(args.run, load_failures(args.run / "failures.npz"), args.ids, judge)
-    team = _team(args.run, run.manifest, chosen, args.policy, failures)
+    failures = wanted_failures(args.run, load_failures(args.run / "failures.npz"), args.ids, judge)
+    team = team_of_run(args.run, run.manifest, chosen, args.policy, failures)
     again = _executed(failures, team, chosen)
     replayed = compare(failures, again, judge)
     rows = range(len(again)) if kinds else ()
@@ -118,12 +118,12 @@ def replay_failures(args: Namespace) -> int:
 # --- the run ------------------------------------------------------------------------------------------
 
 
-def _wanted(path: Path, failures: Episodes, ids: list[int], judge: Judge) -> Episodes:
+def wanted_failures(path: Path, failures: Episodes, ids: list[int], judge: Judge, what: str = "replay") -> Episodes:
     """The failures with these ids, or the most unfair ones."""
-    from epymarl_fairtest.report.selection import worst
+    from epymarl_fairtest.campaign.selection import worst
 
     if not len(failures):
-        raise FairTestError(f"The run {str(path)!r} found no failures: there is nothing to replay.")
+        raise FairTestError(f"The run {str(path)!r} found no failures: there is nothing to {what}.")
     if not ids:
         return failures.take(worst(index_of(failures, judge), MOST_UNFAIR, failures.root_seed))
     known = {number: row for row, number in enumerate(failures.id.tolist())}
@@ -138,7 +138,7 @@ def _wanted(path: Path, failures: Episodes, ids: list[int], judge: Judge) -> Epi
     return failures.take([known[number] for number in dict.fromkeys(ids)])
 
 
-def _team(path: Path, manifest: dict[str, Any], chosen: Settings, given: Path | None, failures: Episodes) -> Team:
+def team_of_run(path: Path, manifest: dict[str, Any], chosen: Settings, given: Path | None, failures: Episodes) -> Team:
     """The team that was tested, or the one that was asked for, in an environment that the failures fit."""
     from epymarl_fairtest.team.saved import saved_team, team_folder
 

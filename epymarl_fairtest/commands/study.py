@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Any
 from epymarl_fairtest.commands.arguments import given_settings, warn
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import presets
+from epymarl_fairtest.study.kinds import KINDS
 
 if TYPE_CHECKING:
     from epymarl_fairtest.study.jobs import Job
     from epymarl_fairtest.study.plan import Study
-    from epymarl_fairtest.study.tables import Results
+    from epymarl_fairtest.study.rows import Results
 
 MOST_SEEDS = 10_000
-STUDIES = ("rq1", "rq2", "rq3a", "rq3b", "rq3c")
-
-
 ORDER = 110
 
 
@@ -38,9 +36,8 @@ def add_parser(commands: Any) -> None:
         epilog="example: fairtest study rq1 --policies results/fairtest/RUN/policy --seeds 5 --preset quick --out out",
     )
     parser.add_argument(
-        "study", choices=STUDIES,
-        help="rq1 methods, rq2 select ratios, rq3a predictor's features, rq3b fitness functions, rq3c prioritisation",
-    )  # fmt: skip
+        "study", choices=list(KINDS), help=", ".join(f"{name} {kind.varies}" for name, kind in KINDS.items())
+    )
     parser.add_argument("--policies", type=Path, nargs="+", required=True, metavar="DIR", help="agent.th, policy.yaml")
     parser.add_argument("--seeds", default="10", help="how many, from 0 (10), or which ones: 3,5,7")
     parser.add_argument("--accounting", choices=("strict", "paper"), help="what counts against the budget (strict)")
@@ -108,7 +105,7 @@ def study(args: argparse.Namespace) -> int:
         "cpu_seconds_of_all": round(sum(row["cpu_seconds"] for row in results.rows), 3),
     }
     if args.json:
-        from epymarl_fairtest.study.tables import statistics_rows
+        from epymarl_fairtest.study.rows import statistics_rows
 
         print(json.dumps({**counts, "rows": results.rows, "statistics": statistics_rows(results)}))
     else:
@@ -253,35 +250,36 @@ def _without_failures(jobs: Sequence[Job]) -> int:
 def _results(planned: Study, jobs: Sequence[Job]) -> Results:
     """Of the jobs that are finished."""
     from epymarl_fairtest.study.jobs import finished
-    from epymarl_fairtest.study.plan import KINDS, labels_of
-    from epymarl_fairtest.study.tables import Results, tidy_row
+    from epymarl_fairtest.study.plan import labels_of
+    from epymarl_fairtest.study.rows import Results, growth_rows, tidy_row
 
     common, kind = planned.common, KINDS[planned.kind]
-    rows = [
-        tidy_row(
+    rows, growth = [], []
+    for job in jobs:
+        if (summary := finished(job)) is None:
+            continue
+        known = {"policy": job.team, "variant": job.variant, "seed": job.seed}
+        growth += growth_rows(summary, **known)
+        row = tidy_row(
             summary,
             study=planned.kind,
-            policy=job.team,
             algorithm=planned.teams[job.team].algorithm,
-            variant=job.variant,
-            seed=job.seed,
             accounting=common.accounting,
             preset=common.preset,
             budget=common.budget,
             run=str(job.path.relative_to(planned.root)),
+            **known,
         )
-        for job in jobs
-        if (summary := finished(job)) is not None
-    ]
+        rows.append(row)
     labels = labels_of(planned.kind, planned.variants)
-    return Results(rows, list(planned.teams), list(planned.variants), labels, kind.reference)
+    return Results(rows, list(planned.teams), list(planned.variants), labels, kind.reference, growth)
 
 
 def _write(planned: Study, results: Results, *, figures: bool = True) -> str:
-    """results.csv, statistics.csv, tables.md, tables.tex and figures/; the tables as text."""
+    """results.csv, growth.csv, statistics.csv, tables.md, tables.tex and figures/; the tables as text."""
     from epymarl_fairtest.core.files import write_atomically
+    from epymarl_fairtest.study import rows as kept
     from epymarl_fairtest.study import tables as made
-    from epymarl_fairtest.study.plan import KINDS
 
     common, runs = planned.common, len(planned.seeds)
     tables = made.study_tables(planned.kind, results, runs)
@@ -293,8 +291,9 @@ def _write(planned: Study, results: Results, *, figures: bool = True) -> str:
     head, foot = f"# {KINDS[planned.kind].title}\n\n{about}\n", f"{note}\n"
     stated = f"\nCommand: `{planned.command}`\n"
     files = {
-        "results.csv": made.to_csv(results.rows, list(made.COLUMNS)),
-        "statistics.csv": made.to_csv(made.statistics_rows(results), made.STATISTICS),
+        "results.csv": kept.to_csv(results.rows, list(kept.COLUMNS)),
+        "growth.csv": kept.to_csv(results.growth, kept.GROWTH),
+        "statistics.csv": kept.to_csv(kept.statistics_rows(results), kept.STATISTICS),
         "tables.md": "\n".join([head, *(made.markdown(table) + stated for table in tables), foot]),
         "tables.tex": f"% {about} Needs booktabs.\n% {note}\n\n"
         + "\n".join(made.latex(table, planned.command, common.accounting) for table in tables),
@@ -309,28 +308,34 @@ def _write(planned: Study, results: Results, *, figures: bool = True) -> str:
 def _draw(planned: Study, results: Results) -> None:
     from epymarl_fairtest.core.files import make_folder
     from epymarl_fairtest.report.libraries import needed_for
+    from epymarl_fairtest.study.plan import in_front
     from epymarl_fairtest.study.tables import AUCS
 
     try:
         with needed_for("Drawing them"):
+            from epymarl_fairtest.report.study_curves import curve_figures
             from epymarl_fairtest.report.study_figures import Drawing, study_figures
     except FairTestError as error:
         warn(f"no figures: {error}, then give the same command again")
         return
+    make_folder(planned.root / "figures")
+    folder = planned.root / "figures"
+    budget = f"{planned.common.budget:,} episodes, {planned.common.accounting} accounting"
     if planned.kind == "rq3a":
         drawing = Drawing(results.teams, list(AUCS), AUCS, "cv_auc_full")
         values: dict[str, Any] = {
             "auc": {team: {auc: results.values(team, results.reference, auc) for auc in AUCS} for team in results.teams}
         }
     else:
-        drawing = Drawing(results.teams, results.variants, results.labels, results.reference)
+        front = in_front(planned.kind, results.variants)
+        drawing = Drawing(results.teams, results.variants, results.labels, results.reference, front)
         values = {
             metric: {team: {v: results.values(team, v, metric) for v in results.variants} for team in results.teams}
             for metric in results.metrics
         }
-    make_folder(planned.root / "figures")
-    budget = f"{planned.common.budget:,} episodes, {planned.common.accounting} accounting"
-    study_figures(planned.kind, drawing, values, planned.root / "figures", budget)
+    study_figures(planned.kind, drawing, values, folder, budget)
+    if planned.kind == "rq1":
+        curve_figures(drawing, results.curves(), results.areas(), results.tenths(), folder, budget)
 
 
 def _closing(counts: dict[str, Any], root: Path) -> str:
@@ -339,7 +344,7 @@ def _closing(counts: dict[str, Any], root: Path) -> str:
         f"runs      {counts['jobs']}: {counts['run']} run now, {there} were there already, {len(failed)} failed",
         f"time      {counts['wall_seconds']:.1f} s; CPU {counts['cpu_seconds']:.1f} s in this invocation,"
         f" {counts['cpu_seconds_of_all']:.1f} s in all finished runs",
-        f"results   {root} (results.csv, statistics.csv, tables.md, tables.tex, figures/)",
+        f"results   {root} (results.csv, growth.csv, statistics.csv, tables.md, tables.tex, figures/)",
     ]
     lines += [f"failed    {job}: {error.strip().splitlines()[-1]}" for job, error in failed.items()]
     if failed:

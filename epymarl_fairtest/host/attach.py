@@ -81,7 +81,7 @@ def register_runners() -> None:
 
 def _runner(base: type, host: Any, *given: Any, **named: Any) -> Any:
     """What the host asked its registry for; with FairTest on board if the host's arguments say so."""
-    from epymarl_fairtest.host.plugin import PluginError
+    from epymarl_fairtest.host.aside import PluginError
     from epymarl_fairtest.host.runner import arguments_of, fairtest_runner
 
     args, logger = arguments_of(given, named)

@@ -7,7 +7,6 @@ while an episode runs, and the environments are tapped, not changed.
 from __future__ import annotations
 
 import os
-import random
 import shlex
 import shutil
 import signal
@@ -18,14 +17,13 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from sacred.utils import SacredError
 
 from epymarl_fairtest.campaign.observers import Observer, Progress, duration
 from epymarl_fairtest.campaign.run import run, stopped
@@ -35,9 +33,13 @@ from epymarl_fairtest.core.files import copy_atomically, uninterrupted
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import of_agents, totals
 from epymarl_fairtest.core.rewards import first_odd, odd_reward
+from epymarl_fairtest.core.shipped import environments
 from epymarl_fairtest.core.stopping import stoppable
+from epymarl_fairtest.curve.player import has_twin
+from epymarl_fairtest.host.aside import aside
 from epymarl_fairtest.host.console import exit_as_stopped, on_terminal, quieten, say_last
 from epymarl_fairtest.host.controller import ControllerPolicy
+from epymarl_fairtest.host.curve import Course, LearningCurve
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.recording import Recording
 from epymarl_fairtest.host.sacred_log import SacredLog, storage_folder
@@ -58,7 +60,7 @@ from epymarl_fairtest.team.checkpoint import (
     record_of_training,
     save_policy,
 )
-from epymarl_fairtest.team.contract import Team
+from epymarl_fairtest.team.contract import Policy, Team
 from epymarl_fairtest.team.sample import FILE as SAMPLE_FILE
 from epymarl_fairtest.team.sample import TrainingEpisodes, TrainingSample, load_sample, refuse_other_teams
 
@@ -67,27 +69,8 @@ BESIDES = 10.0  # seconds for what does not grow with the budget: compiling, the
 ALIKE = 0.99  # agents whose index never falls below this share alike whatever they do
 
 
-class PluginError(SacredError):
-    """A FairTestError as sacred prints it: the message alone."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, print_traceback=False)  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def aside() -> Iterator[None]:
-    """Give the global random states back, and turn our errors into sacred's."""
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    except FairTestError as error:
-        raise PluginError(str(error)) from None
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
-        torch.set_num_threads(states[3])
+def either(*names: str) -> str:
+    return ", ".join(names[:-1]) + f" or {names[-1]}"
 
 
 def command_line() -> str:
@@ -121,6 +104,14 @@ class Plugin:
             self._check_checkpoint()
         self._seed = self.settings.root_seed(int(args.seed))
         self.recording = Recording(TrainingSample(self.settings.training_pool, self._seed), self._warn)
+        self.curve = LearningCurve(self._course())
+
+    def _course(self) -> Course:
+        seconds = self._limit * self._step_seconds
+        return Course(
+            self._args, self._logger, self.settings, self._seed, self._out, self.task, self._team, self._record,
+            self._obs_size, self._has_twin, seconds,
+        )  # fmt: skip
 
     # --- before training ---
 
@@ -129,7 +120,7 @@ class Plugin:
         if args.env != "gymma":
             raise FairTestError(
                 f"FairTest tests environments of --env-config=gymma; this run uses env={args.env!r}, whose wrapper"
-                " hides the rewards of the single agents. Choose gymma, fairtest_mpe, fairtest_pp or fairtest_lbf."
+                f" hides the rewards of the single agents. Choose {either('gymma', *environments())}."
             )
         if getattr(args, "agent_output_type", None) != "q":
             raise FairTestError(
@@ -143,8 +134,7 @@ class Plugin:
             if not self._args.env_args.get(name):
                 raise FairTestError(
                     f"env_args.{name} is missing: no environment can be made without it. Give it after `with`, for"
-                    f" example env_args.{name}={example}, or choose --env-config=fairtest_lbf, fairtest_mpe or"
-                    " fairtest_pp."
+                    f" example env_args.{name}={example}, or choose --env-config={either(*environments())}."
                 )
 
     def _check_out(self) -> None:
@@ -190,6 +180,7 @@ class Plugin:
         resolve_allocation(self.task, self.settings.allocation)
         world = host_world(wrapper, self.task, self._host, self.settings.allocation)
         received = self._random_rewards(world)
+        self._has_twin = has_twin(self.task, wrapper._env, self.settings)
         wrapper.close()
         index = jfi(totals(of_agents(received, self.settings.agents)))
         defined = index[~np.isnan(index)]
@@ -262,7 +253,7 @@ class Plugin:
         name = self.task.suggested_allocation
         advice = (
             f"choose fairtest_args.allocation={name}, or train on the environment that pays it"
-            " (--env-config=fairtest_mpe, fairtest_pp or fairtest_lbf)"
+            f" (--env-config={either(*environments())})"
             if name != self.settings.allocation
             else "choose another environment or an allocation of your own (fairtest_args.allocation=package.module:f)"
         )
@@ -302,6 +293,7 @@ class Plugin:
             f" {self.settings.method}, budget {self.settings.budget}; it keeps {kept} and tests the team when"
             " training ends."
         )
+        self.curve.announce()
 
     # --- after training ---
 
@@ -327,6 +319,7 @@ class Plugin:
     def _test_saved(self, runner: Any, folder: RunFolder, record: PolicyRecord) -> None:
         try:
             self._save_sample(folder.path / "policy")
+            self.curve.finish(runner, folder.path)
             self._test(runner, folder, record)
         except Exception as error:
             if not isinstance(error, FairTestError):
@@ -393,21 +386,11 @@ class Plugin:
     def _test(self, runner: Any, folder: RunFolder, record: PolicyRecord) -> None:
         sample = self._training_episodes()
         sacred = storage_folder(self._logger)
-        team = Team(
-            task=self.task,
-            policy=ControllerPolicy(runner.mac, runner.new_batch, self._args, self._obs_size),
-            make_world=lambda: host_world(self._make_wrapper(), self.task, self._host, self.settings.allocation),
-            available=self._available,
-            limit=self._limit,
-            environment=self._make_wrapper()._env,
-            allocation=self.settings.allocation,
-            sample=sample,
-            origin={
-                **origin_of(record, digest(runner.mac.agent.state_dict()), sample),
-                # where `fairtest run --resume` puts what is added later
-                **({} if sacred is None else {"sacred": os.path.relpath(sacred, folder.path)}),
-            },
-        )
+        policy = ControllerPolicy(runner.mac, runner.new_batch, self._args, self._obs_size)
+        origin = origin_of(record, digest(runner.mac.agent.state_dict()), sample)
+        if sacred is not None:  # where `fairtest run --resume` puts what is added later
+            origin["sacred"] = os.path.relpath(sacred, folder.path)
+        team = replace(self._team(policy), sample=sample, origin=origin)
         self._say(self._begins())
         summary = run(
             team,
@@ -420,6 +403,18 @@ class Plugin:
         )
         self._say(f"FairTest has tested the team: {folder.path}")
         say_last(summary_table(summary, folder.path))  # not logged: loggers fold long lines
+
+    def _team(self, policy: Policy) -> Team:
+        """The team in the host's own environment."""
+        return Team(
+            task=self.task,
+            policy=policy,
+            make_world=lambda: host_world(self._make_wrapper(), self.task, self._host, self.settings.allocation),
+            available=self._available,
+            limit=self._limit,
+            environment=self._make_wrapper()._env,
+            allocation=self.settings.allocation,
+        )
 
     def _begins(self) -> str:
         """What is about to happen, and how long it may take."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from epymarl_fairtest.host.aside import PluginError
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.host.plugin import Plugin, PluginError
+from epymarl_fairtest.host.plugin import Plugin
 
 
 def fairtest_runner(base: type, host: Host) -> type:
@@ -27,6 +28,7 @@ def fairtest_runner(base: type, host: Host) -> type:
 
         def run(self, *args: Any, **kwargs: Any) -> Any:
             test_mode = kwargs.get("test_mode", args[0] if args else False)
+            self._fairtest.curve.before(self, test=bool(test_mode))
             if test_mode:
                 return super().run(*args, **kwargs)
             with self._fairtest.recording.watching(self):

@@ -11,6 +11,7 @@ from typing import Any
 
 from epymarl_fairtest.campaign.observers import Observer
 from epymarl_fairtest.core.files import write_bytes
+from epymarl_fairtest.curve.series import FOLDER
 from epymarl_fairtest.team.contract import Team
 
 COUNTS = (
@@ -61,8 +62,9 @@ class SacredFolder(Observer):
 
 
 def artifacts(run: Path) -> dict[str, Path]:
-    """The files of a run by the names that they have in the sacred run."""
+    """The files of a run by the names that they have in the sacred run; the kept teams of a training stay there."""
     files = sorted(path for path in run.rglob("*") if path.is_file() and not path.is_symlink())
+    files = [file for file in files if file.relative_to(run).parts[0] != FOLDER]
     return {PREFIX + "_".join(file.relative_to(run).parts): file for file in files}
 
 
@@ -97,7 +99,9 @@ def sacred_folder(run: Path, manifest: Mapping[str, Any]) -> Path | None:
 
 def scalars(summary: dict[str, Any]) -> dict[str, Any]:
     """The natural rate first: it says how unfair the team is, everything else how the search went."""
-    rate = summary["natural_rate"] or {}
+    rate, told = summary["natural_rate"] or {}, summary.get("explain")
+    causes = {f"cause_{cause}": count for cause, count in told["causes"].items()} if told else {}
+    why = {"explained": told["explained"], **causes, "avoidable_by_one_decision": told["with_decision"]} if told else {}
     return {
         "natural_rate": rate.get("rate"),
         "natural_rate_low": rate.get("low"),
@@ -106,4 +110,5 @@ def scalars(summary: dict[str, Any]) -> dict[str, Any]:
         "search_share": summary["failures"] / max(summary["evaluated"], 1),
         "jfi_min": summary["jfi_quantiles"]["0"],
         "jfi_median": summary["jfi_quantiles"]["0.5"],
+        **why,
     }
