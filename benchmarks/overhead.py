@@ -4,6 +4,10 @@
 
 Both trainings run the host's own loop (episode, buffer, learner update); only the runner differs. The
 pool is at its default size and still filling, so every episode is recorded: the most the hook can cost.
+
+The fairness curve is measured apart: CPU time of its points (the first with the twin's proof) as a share of what
+training costs between two tests at the host's own interval, and over the host's whole training. The host's own tests,
+which come at the same moments, are not counted as training.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import statistics
 import tempfile
 import time
 import warnings
+from typing import Any
 
 import torch
 
@@ -22,9 +27,10 @@ from epymarl_fairtest.host.build import build_training, configuration, load_host
 from epymarl_fairtest.host.runner import fairtest_runner
 
 BLOCK = 10  # episodes per turn
+POINTS = 5  # of the curve, after the first
 
 
-def measure(task: str, episodes: int) -> dict[str, object]:
+def measure(task: str, episodes: int) -> dict[str, Any]:
     host = load_host()
     trainings = {}
     for name in ("off", "on"):
@@ -48,7 +54,29 @@ def measure(task: str, episodes: int) -> dict[str, object]:
         ratios.append(cost["on"] / cost["off"])
     overhead = statistics.median(ratios) - 1
     seconds = {"off_seconds": spent["off"], "on_seconds": spent["on"]}
-    return {"task": task, "host": host.name, **seconds, "overhead": overhead}
+    runner = trainings["on"].runner
+    per_step = spent["off"] / ((episodes // BLOCK) * BLOCK * runner.t_env / (40 + (episodes // BLOCK) * BLOCK))
+    return {"task": task, "host": host.name, **seconds, "overhead": overhead, **curve(runner, args, per_step)}
+
+
+def curve(runner: Any, args: Any, per_step: float) -> dict[str, float]:
+    """CPU seconds of the curve's points as shares of those of training, which takes `per_step`."""
+    spent = []
+    for _ in range(1 + POINTS):
+        start = time.process_time()
+        runner._fairtest.curve.take(runner)
+        spent.append(time.process_time() - start)
+        runner.t_env += 1  # as if training had gone on: there is one point for each step
+    first, each = spent[0], statistics.median(spent[1:])
+    tests = args.t_max // args.test_interval + 2
+    return {
+        "curve_first_seconds": first,
+        "curve_point_seconds": each,
+        "curve_share": each / (per_step * args.test_interval),
+        "curve_share_of_training": (first + each * (tests - 1)) / (per_step * args.t_max),
+        "test_interval": args.test_interval,
+        "t_max": args.t_max,
+    }
 
 
 def main() -> None:
@@ -67,6 +95,12 @@ def main() -> None:
             print(
                 f"{task:<10} training {row['off_seconds']:.1f} s without, {row['on_seconds']:.1f} s with FairTest;"
                 f" median overhead {row['overhead']:+.1%} of CPU time   ({row['host']})",
+                flush=True,
+            )
+            print(
+                f"{'':<10} a point of the curve takes {row['curve_point_seconds']:.2f} s of CPU time (the first"
+                f" {row['curve_first_seconds']:.1f} s): {row['curve_share']:.2%} of training between two tests"
+                f" ({row['test_interval']:,} steps), {row['curve_share_of_training']:.2%} over {row['t_max']:,} steps",
                 flush=True,
             )
 

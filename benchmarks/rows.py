@@ -19,8 +19,9 @@ from typing import Any
 from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure
-from epymarl_fairtest.study.plan import DEFAULTS, KINDS
-from epymarl_fairtest.study.tables import tidy_row
+from epymarl_fairtest.study.kinds import KINDS
+from epymarl_fairtest.study.plan import DEFAULTS
+from epymarl_fairtest.study.rows import tidy_row
 from epymarl_fairtest.team.checkpoint import load_record
 from epymarl_fairtest.team.saved import saved_team
 
@@ -72,7 +73,7 @@ def differences(row: dict[str, str], summary: dict[str, Any]) -> list[str]:
 
 
 def _last_digit(name: str, one: str, other: str) -> bool:
-    """numpy's geometric steps, of which d is one, differ in the last digit from one processor to another."""
+    """Published levels d are numpy's geometric steps, whose last digit depended on the processor."""
     return name == "d" and bool(one and other) and math.isclose(float(one), float(other), rel_tol=1e-14)
 
 

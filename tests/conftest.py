@@ -6,10 +6,12 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from host_jobs import JOBS, NO_CHECKOUT, Finished, Workshop, in_process_epymarl, stock_copy
+from support import in_small
 
 from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
@@ -19,12 +21,25 @@ from epymarl_fairtest.report.observer import Page
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's background are born deaf to it
     torch.set_num_threads(1)  # as FairTest does: more threads only collapse on a shared machine
+    os.fsync = lambda handle: None  # no test survives a power cut; those that kill processes start their own
     Page.finished = lambda *run: None  # type: ignore[method-assign]  # drawing takes longer than most searches: see `pages`
 
 
 draw = Page.finished
 SLOW_KINDS = ("fresh", "ray", "browser", "crash", "docs", "host")  # markers, each of which means slow
 SPREAD = "PYTEST_XDIST_WORKER" in os.environ
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _in_small() -> list[tuple[Any, str, Any]]:
+    return in_small()
+
+
+@pytest.fixture
+def as_shipped(_in_small: list[tuple[Any, str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs and pages repeat what they do as often as those of users."""
+    for module, name, shipped in _in_small:
+        monkeypatch.setattr(module, name, shipped)
 
 
 @pytest.fixture

@@ -32,11 +32,14 @@ NO_CHECKOUT = "no EPyMARL checkout known: set EPYMARL_HOME or run fairtest insta
 SHORT = (
     "use_cuda=False seed=1 t_max=200 batch_size=4 test_nepisode=2 epsilon_anneal_time=1000"
     " fairtest_args.method=random fairtest_args.budget=60 fairtest_args.batch=40 fairtest_args.report=False"
+    " fairtest_args.curve_episodes=0"
 )
 PAGE = "fairtest_args.report=True"  # as it is unless a test has no use for it
+CURVE = "fairtest_args.curve_episodes=60"
 LONG = (
     "t_max=3000 batch_size=8 save_model=True save_model_interval=500 test_interval=1500 test_nepisode=2"
     " log_interval=500 runner_log_interval=500 learner_log_interval=500"
+    f" {CURVE}"
 )
 PARALLEL = "runner=parallel batch_size_run=2"
 SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=300"
@@ -222,7 +225,9 @@ class Finished:
     def models(self) -> Path:
         """The folder whose subfolders are named by training steps."""
         (models,) = {
-            path.parent.parent for path in self.folder.glob("results/**/agent.th") if path.parent.name.isdigit()
+            path.parent.parent
+            for path in self.folder.glob("results/**/agent.th")
+            if path.parent.name.isdigit() and path.parent.parent.name != "curve"  # what FairTest keeps
         }
         return models
 

@@ -8,6 +8,7 @@ import shutil
 import sys
 from dataclasses import fields
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import epymarl_fairtest  # noqa: F401  (registers the environments)
 from epymarl_fairtest.core.episodes import Episodes, random_tests
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
+from epymarl_fairtest.settings import schema
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
 from epymarl_fairtest.tasks.world import World
@@ -35,6 +37,29 @@ TESTS = Path(__file__).resolve().parent
 def few_and_many(name: str, few: int, many: int) -> pytest.MarkDecorator:
     """An amount: few for every change, many in the slow tier."""
     return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.slow)])
+
+
+# What a run does often to be certain, and how often is enough to see that it does it:
+REPEATED = (
+    ("predictor.forest", "TREES", 12),
+    ("engine.twin", "PROOF", 2),
+    ("campaign.steps.natural", "UNLESS_GIVEN", 20),
+    ("campaign.steps.natural", "WITH_TWIN", 20),
+    ("campaign.selection", "EACH", 2),
+)
+DEFAULTS = {"replay": 10, "explain": 0, "random_team": 10}
+
+
+def in_small() -> list[tuple[Any, str, Any]]:
+    """Runs of this process repeat less, unless a test says how often; gives what was there before."""
+    read = schema._read
+    before: list[tuple[Any, str, Any]] = [(schema, "_read", read)]
+    schema._read = lambda path: read(path) | (DEFAULTS if path.name == "fairtest.yaml" else {})
+    for path, name, few in REPEATED:
+        module = import_module(f"epymarl_fairtest.{path}")
+        before.append((module, name, getattr(module, name)))
+        setattr(module, name, few)
+    return before
 
 
 def every_method() -> list[Any]:
@@ -68,7 +93,7 @@ def child_environment(private: Path, *modules: Path, **more: str) -> dict[str, s
 # --- small teams in real environments -----------------------------------------------------------------
 
 KEYS = {"spread": "mpe-spread-v0", "tag": "mpe-tag-v0", "foraging": "lbforaging-v0"}
-LIMITS = {"spread": 25, "tag": 50, "foraging": 50}
+LIMITS = {"spread": 25, "tag": 25, "foraging": 30}  # of episodes: shorter than in the configurations, and long enough
 AGENTS = ("mlp", "gru")
 
 

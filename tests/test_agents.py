@@ -20,9 +20,7 @@ from epymarl_fairtest.commands import main
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import Judge, of_agents, places_of, totals
-from epymarl_fairtest.predictor import forest
-from epymarl_fairtest.report import replays
-from epymarl_fairtest.settings import checked_settings, merged
+from epymarl_fairtest.settings import FIELDS, checked_settings, merged
 from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks.layers import sides
@@ -51,12 +49,6 @@ class Adversary(gymnasium.Env[Any, Any]):
         seen, paid, ended, cut, _ = self._inside.step(dict(zip(self.possible_agents, map(int, action), strict=True)))
         agents = self.possible_agents
         return tuple(seen[a] for a in agents), [paid[a] for a in agents], all(ended.values()), all(cut.values()), {}
-
-
-@pytest.fixture(autouse=True)
-def _few_trees_and_films(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "TREES", 12)
-    monkeypatch.setattr(replays, "EACH", 1)
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +165,8 @@ def test_a_list_of_sacreds_own_kind_is_kept_as_a_plain_one() -> None:
         def append(self, value: Any) -> None:
             raise RuntimeError("read only")
 
-    settings = checked_settings({**merged({}), "agents": ReadOnlyList([1, 2])})
+    defaults = {name: value for name, value in merged({}).items() if name in FIELDS}
+    settings = checked_settings({**defaults, "agents": ReadOnlyList([1, 2])})
     assert type(settings.agents) is list
 
 

@@ -33,7 +33,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trained = lean_copy(TRAINED, root / "trained team")
     spoilt = perturbed(TRAINED, root / "team", seed=0, size=0.15)
     for name, team, seed in (("trained", trained, 0), ("again", trained, 5), ("spoilt", spoilt, 0)):
-        options = ["--budget", "400", "--seed", str(seed), "--set", f"theta={THETA}", "--out", str(root / name)]
+        options = [
+            "--budget",
+            "400",
+            "--seed",
+            str(seed),
+            "--set",
+            f"theta={THETA}",
+            "--set=candidates=random",
+            "--out",
+            str(root / name),
+        ]
         assert main(["run", "--policy", str(team), *options]) == 0
     return root
 

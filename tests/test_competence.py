@@ -15,17 +15,16 @@ from epymarl_fairtest.campaign.cautions import cautions, competence_rows, share,
 from epymarl_fairtest.campaign.steps.random_team import compared
 from epymarl_fairtest.core import episodes
 from epymarl_fairtest.core.chance import unfair_by_chance
+from epymarl_fairtest.core.episodes import operator_code, random_tests
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import totals
+from epymarl_fairtest.core.ledger import EXECUTION
 from epymarl_fairtest.core.statistics import sign_test
 from epymarl_fairtest.core.worst_off import ENOUGH, votes, worst_off
-from epymarl_fairtest.predictor import forest
-
-
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "TREES", 12)
-
+from epymarl_fairtest.report.view import view_of
+from epymarl_fairtest.store.finished import read_run
+from epymarl_fairtest.strategies import STRATEGIES
+from epymarl_fairtest.strategies.contract import Context, Request, Search, Strategy
 
 # --- who comes off badly ------------------------------------------------------------------------------
 
@@ -93,6 +92,39 @@ def test_the_sentence_names_nobody_without_proof() -> None:
     told = worst_off_sentence(worst_off(received_by([2] * 30), "natural failures").as_dict([2, 3, 5]))
     assert told.startswith("Agent 5 is systematically worse off: it receives least in 30 of 30 natural failures (100%")
     assert worst_off_sentence(worst_off(received_by([]), "starts").as_dict([])) == "There is no failure to look at."
+
+
+def near_copies(noise: float) -> Strategy:
+    """One start, the most unfair of forty, again and again with a little noise: each copy has a seed of its own."""
+
+    def propose(context: Context) -> Search:
+        task, generator = context.task, context.generator("copies")
+        judged = yield Request(random_tests(40, task.state_size, generator), EXECUTION)
+        vector = task.start_vectors(judged.episodes.states[[int(np.nanargmin(judged.index))], 0])
+        while True:
+            tests = random_tests(50, task.state_size, generator)
+            states, fine = task.starts_from(vector + generator.uniform(-noise, noise, (50, vector.shape[1])))
+            tests.start_state, tests.operator = states, np.full(50, operator_code("state"), np.int8)
+            yield Request(tests.take(fine), EXECUTION)
+
+    return Strategy("near_copies", "Near-copies", propose, needs=("proposable",))
+
+
+def test_near_copies_of_a_start_have_no_vote_and_are_one_start_of_the_page(tmp_path: Path) -> None:
+    with STRATEGIES.having(near_copies(1e-6)):
+        given = chosen(method="near_copies", budget=240, theta=0.85, natural_episodes=0, replay=0)
+        summary = search(team(), given, tmp_path / "run").summary
+        view = view_of(read_run(tmp_path / "run"))
+    assert summary["roots"] > 100
+    assert summary["worst_off"]["agent"] is None
+    assert summary["worst_off"] == view.worst.as_dict([1, 2, 3])
+    assert view.growth is not None
+    assert view.growth.total == summary["distinct_starts"] < 40
+    with np.load(tmp_path / "run" / "failures.npz") as file:
+        first = {number: file["initial_state"][list(file["start"]).index(number)] for number in set(file["start"])}
+        for start, state in zip(file["start"], file["initial_state"], strict=True):
+            mine, other = (team().task.positions(one) for one in (state, first[start]))
+            assert np.linalg.norm(mine - other, axis=-1).mean() <= team().task.distinct_distance
 
 
 # --- has it learned -----------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, rando
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES, Index
 from epymarl_fairtest.core.ledger import EXECUTION, PREDICTOR, PURPOSES, purpose
-from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.settings import FIELDS, Rule, fields_of, setting, whole
 from epymarl_fairtest.strategies import STRATEGIES
 from epymarl_fairtest.strategies.contract import Context, Request, Search, Strategy
@@ -99,14 +98,6 @@ KEYS = {name: key for name, key, _ in environments()}
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_forests() -> Iterator[None]:
-    """Growing a hundred trees again and again would take most of the rest."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest, "TREES", 8)
-        yield
-
-
 def names(contracts: Any) -> list[str]:
     return [contract.__name__ for contract in contracts]
 
@@ -145,8 +136,8 @@ def test_a_strategy_keeps_its_contract_in_every_task(name: str, key: str) -> Non
 def test_every_strategy_repeats_in_a_fresh_process_whatever_the_hash_seed() -> None:
     """Sets and dictionaries must not decide what is executed."""
     program = (
-        "import hashlib, test_contracts as t\n"
-        "t.forest.TREES = 8\n"
+        "import hashlib, support, test_contracts as t\n"
+        "support.in_small()\n"
         "for name in t.INSTALLED:\n"
         "    sha = hashlib.sha256()\n"
         "    for batch in t.strategy_case(name).first.batches:\n"
@@ -430,12 +421,32 @@ class Overflowing(SPREAD_TASK):  # type: ignore[misc, valid-type]
 
 class Unknowable(SPREAD_TASK):  # type: ignore[misc, valid-type]
     def features(self, starts: Any) -> Any:
-        return np.full((len(starts), 2), np.nan)
+        return np.full((len(starts), self.n_agents, 2), np.nan)
 
 
 class Summary(SPREAD_TASK):  # type: ignore[misc, valid-type]
     def features(self, starts: Any) -> Any:
-        return starts - starts.mean(axis=0)
+        return np.repeat((starts - starts.mean(axis=0))[:, None], self.n_agents, axis=1)
+
+
+class Flat(SPREAD_TASK):  # type: ignore[misc, valid-type]
+    def features(self, starts: Any) -> Any:
+        return starts
+
+
+class Nowhere(SPREAD_TASK):  # type: ignore[misc, valid-type]
+    def start_places(self, starts: Any) -> Any:
+        return np.full((len(starts), 3, 2), np.inf)
+
+
+class Placeless(SPREAD_TASK):  # type: ignore[misc, valid-type]
+    def start_places(self, starts: Any) -> Any:
+        return starts
+
+
+class Bodiless(SPREAD_TASK):  # type: ignore[misc, valid-type]
+    def bodies_of_starts(self, size: int) -> Any:
+        return np.zeros(size - 1, np.int64)
 
 
 class Generous(SPREAD_TASK):  # type: ignore[misc, valid-type]
@@ -492,6 +503,10 @@ BROKEN_TASKS: dict[type[Task], str] = {
     Overflowing: "a cell lies outside",
     Unknowable: "a feature is NaN",
     Summary: "the features of a start change with the starts beside it",
+    Flat: "features of 8 starts are (8, 18); they must be (8, 3, F)",
+    Nowhere: "a place of a start is NaN or infinite",
+    Placeless: "start_places of 8 starts are (8, 18)",
+    Bodiless: "bodies_of_starts gives (11,) for 12 numbers",
     Generous: "the allocation team gives",
     Unequal: "the twin (allocation env) differs: rewards differs",
     Cramped: "leaves the window",
@@ -618,6 +633,7 @@ def test_an_index_that_breaks_its_contract_is_told_how(why: str) -> None:
 
 @pytest.fixture
 def purposes() -> Iterator[None]:
+    assert [*STRATEGIES, *STEPS]  # all purposes of our own are known before they are remembered
     known = dict(PURPOSES)
     purpose("trial", "a step of the tests")
     yield

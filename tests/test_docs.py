@@ -42,6 +42,7 @@ from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
 from epymarl_fairtest.strategies.contract import Context, Search
 from epymarl_fairtest.strategies.fairtest.plan import plan_of
+from epymarl_fairtest.study.rows import COLUMNS, METRICS, to_csv
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.team.checkpoint import expected_shapes, load_record
 
@@ -360,6 +361,35 @@ def test_the_check_of_the_results_page_sees_a_difference(tmp_path: Path, monkeyp
     assert page.read_text() == (ROOT / "docs" / "results.md").read_text()
 
 
+def test_a_study_of_all_methods_is_ranked_with_as_many_seeds_as_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    tool = importlib.import_module("results_page")
+    known = {"study": "rq1", "accounting": "strict", "budget": 1000, "cpu_seconds": 2.0, "distinct_area": 1.0}
+    rows = []
+    for variant, runs in {"random": [1, 2], "scout": [30, 50], "fairtest:candidates=random": [4]}.items():
+        for seed, count in enumerate(runs):
+            counts = dict.fromkeys(METRICS, count) | {"coverage": count / 100}
+            rows.append(
+                dict.fromkeys(COLUMNS) | known | counts | {"policy": "pp-iql", "variant": variant, "seed": seed}
+            )
+    (tmp_path / "rq1-1000.csv").write_text(to_csv(rows, list(COLUMNS)))
+    told = tool.tables(tmp_path / "rq1-1000.csv")
+    assert told.startswith("1,000 episodes, all charged; 1 to 2 seeds: not all runs are there.")
+    assert "| Distinct failures | **Scout**, 10.00 x FairTest (random) (7e-01, 1.00L) |" in told
+    assert "| Random | 26.67 (3e-01, 1.00L) |" in told
+    assert "| Coverage | 0.300 / 0.015 |" in told, "the lowest run beside the highest mean of the others"
+
+
+def test_the_search_page_explains_every_option_of_scout() -> None:
+    rows = prose(ROOT / "docs" / "search.md").split("\n## Options\n")[1]
+    named = [
+        name for cell in re.findall(r"^\| (`[^|]+) \|", rows, re.MULTILINE) for name in re.findall(r"`(\w+)`", cell)
+    ]
+    assert sorted(named) == sorted(fields_of(STRATEGIES["scout"].options))
+
+
 def test_the_check_of_the_settings_page_sees_a_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -415,6 +445,10 @@ def test_what_the_pages_say_about_sizes_is_what_is_planned(preset: str) -> None:
     settings = configure({"preset": preset})
     plan = plan_of(settings, strategy_of(settings).chosen(settings))
     assert (plan.rounds, plan.generations) == (3, 3)
+    if preset == "quick":
+        assert (plan.pool, plan.offspring) == (270, 10), "mutants are a tenth of a round"
+        settings = configure({"preset": preset, "candidates": "random"})
+        plan = plan_of(settings, strategy_of(settings).chosen(settings))
     assert plan.pool == 5 * plan.offspring
     assert plan.predictor == plan.pool // 3
     if preset == "quick":
@@ -519,6 +553,7 @@ def some_summary() -> dict[str, Any]:
         "jfi_quantiles": {"0": 0.5, "0.5": 0.5},
         "natural_rate": {"rate": 0.5, "low": 0.4, "high": 0.6, "unfair": 1, "executions": 2},
         "phases": {"proof": 0.5, "execution": 0.5},
+        "explain": None,
         "competence": None,
         "agents": [1, 2],
         "sides": None,

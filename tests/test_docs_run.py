@@ -50,6 +50,7 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "benchmarks.exact": "--episodes 20 --tasks spread --agents mlp64 --host pymarlzoo",
     "benchmarks.simulators": "--worlds 64",
     "benchmarks.effect": "--variants random --seeds 1",
+    "benchmarks.genetic": "--budget 60 --seeds 1",
     "benchmarks.starts": "--starts 3 --times 2",
     "benchmarks.engine": "--help",  # its smallest measurement takes more than 20 s
     "benchmarks.paper": "--help",  # at the paper's scale or not at all
@@ -61,6 +62,7 @@ NOT_HERE = {  # how a command begins -> why it is not executed
     "pip install": "needs a network, and changes the environment that this test runs in",
     "git clone": "needs a network",
     "cd": "commands are executed in one folder, in which every page finds what it names",
+    "python tools/search_pictures.py": "it draws the pictures of the repository",
     "fairtest study .* --backend (dask|ray) --address": "needs a cluster; test_study.py starts both kinds",
     "fairtest study rq\\w+ --policies policies/(mpe-iql .*|pp-iql policies/pp-qmix) .*": "hours: test_study.py",
     ".* use_wandb=True": "needs an account",

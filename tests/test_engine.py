@@ -19,6 +19,7 @@ from support import (
     digest_of,
     engine_of,
     environment,
+    few_and_many,
     random_policy,
     record_of,
     some_tests,
@@ -26,6 +27,7 @@ from support import (
 
 from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.engine import lockstep
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep, memory_before
@@ -67,12 +69,14 @@ def test_an_engine_that_played_before_gives_the_same_episodes(task: str) -> None
     assert_identical(used.execute(tests), first)
 
 
-def test_more_tests_than_one_chunk_are_executed_in_their_order() -> None:
-    tests = some_tests("spread", CHUNK + 5)
+@few_and_many("chunk", 16, CHUNK)
+def test_more_tests_than_one_chunk_are_executed_in_their_order(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockstep, "CHUNK", chunk)
+    tests = some_tests("spread", chunk + 5)
     episodes = engine_of("spread", "gru").execute(tests)
     assert episodes.root_seed.tolist() == tests.root_seed.tolist()
     assert_identical(
-        engine_of("spread", "gru").execute(tests.take(slice(CHUNK, None))), episodes.take(slice(CHUNK, None))
+        engine_of("spread", "gru").execute(tests.take(slice(chunk, None))), episodes.take(slice(chunk, None))
     )
 
 
@@ -147,7 +151,7 @@ def test_a_restored_episode_goes_on_bit_for_bit(task: str, agent: str, step: int
 def test_different_rows_restore_at_different_steps() -> None:
     episodes = engine_of("tag", "gru").execute(some_tests("tag", 10))
     tests = continued(episodes, 0)
-    tests.start_step[:] = np.arange(10) * 5
+    tests.start_step[:] = np.arange(10) * 2
     tests.start_state[:] = episodes.states[np.arange(10), tests.start_step]
     again = engine_of("tag", "gru").execute(tests)
     assert again.states.tobytes() == episodes.states.tobytes()
@@ -274,7 +278,7 @@ class Hungry:
 
 def test_foraging_ends_when_all_food_is_eaten_and_what_follows_is_empty() -> None:
     episodes = engine_of("foraging", policy=Hungry(), epsilon=0.2).execute(some_tests("foraging", 40))
-    early = np.flatnonzero(episodes.length < 50)
+    early = np.flatnonzero(episodes.length < LIMITS["foraging"])
     assert len(early) >= 5
     for row in early:
         end = episodes.length[row]
@@ -317,7 +321,7 @@ def test_executed_steps_are_the_steps_that_the_worlds_made(start: int) -> None:
     Counting.steps = 0
     episodes = counted.execute(tests)
     assert Counting.steps == episodes.executed_steps() == int((episodes.length - start).sum())
-    assert (episodes.length < 50).any()
+    assert (episodes.length < LIMITS["foraging"]).any()
 
 
 # --- what must not happen -----------------------------------------------------------------------------
@@ -363,7 +367,7 @@ STOCK_FORAGING = {"key": "lbforaging:Foraging-8x8-3p-3f-v3"}
 
 
 def wrapper_of(host: Host, task: str, **env_args: Any) -> Any:
-    args = configuration(host, "iql", CONFIGS[task], {"env_args": env_args})
+    args = configuration(host, "iql", CONFIGS[task], {"env_args": {"time_limit": LIMITS[task], **env_args}})
     return host.environments["gymma"](**host.environment_arguments(args))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import policy_folder
+from support import lean_copy, policy_folder
 from test_search import chosen, search, walkers
 
 from epymarl_fairtest.commands import export as exporting
@@ -46,7 +46,7 @@ KINDS = {  # team -> how its run is made: the shipped one, and one with a memory
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project: policies/TASK and runs/TASK."""
     root = tmp_path_factory.mktemp("project")
-    shutil.copytree(TEAM, root / "policies" / "spread")
+    lean_copy(TEAM, root / "policies" / "spread")
     policy_folder(root / "policies" / "tag", "tag", "gru", time_limit=15)
     for task, options in KINDS.items():
         words = ["--policy", str(root / "policies" / task), "--out", str(root / "runs" / task), *options]

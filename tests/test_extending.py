@@ -59,6 +59,7 @@ def write_package(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """The page's package on the path, not installed: what its entry points name, by name."""
+    assert [*STRATEGIES, *STEPS]  # all purposes of our own are known before they are remembered
     folder, purposes = write_package(tmp_path_factory.mktemp("package")), dict(PURPOSES)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder)
@@ -219,7 +220,7 @@ def test_the_shown_task_has_a_twin_that_proves_itself(
     summary = fairtest(RUN_HOOVER, capsys)
     assert (summary["task"], summary["engine"]) == ("berries", "twin")
     assert summary["ledger"]["proof"]["episodes"] > 0
-    assert summary["confirmed_failures"] == summary["failures"] > 0
+    assert 0 < summary["confirmed_failures"] == min(summary["failures"], 10)
 
 
 def test_the_shown_index_is_what_episodes_are_judged_by(
@@ -244,7 +245,7 @@ def test_the_shown_step_adds_its_column_and_its_key(
     assert summary["unfair_again"] == pytest.approx(again.mean())
     assert summary["ledger"]["again"]["episodes"] == 4 * summary["failures"]
     assert summary["executed_episodes"] == 200, "what a step executes is not charged"
-    assert Path("runs/3/failures.csv").read_text().splitlines()[0].endswith(",unfair_again")
+    assert Path("runs/3/failures.csv").read_text().splitlines()[0].split(",").count("unfair_again") == 1
     (paragraph,) = registered["again"].section(summary)
     assert f"{again.mean():.0%}" in paragraph
 

@@ -315,7 +315,7 @@ def test_the_smallest_budgets_are_spent(budget: int, tmp_path: Path) -> None:
     assert sum(map(len, batches)) == budget
 
 
-@pytest.mark.parametrize("task", ["spread", "tag", "foraging"])
+@pytest.mark.parametrize("task", ["spread", "foraging", pytest.param("tag", marks=pytest.mark.slow)])
 def test_the_same_seed_gives_the_same_episodes_and_proposed_failures_replay_bit_for_bit(
     task: str, tmp_path: Path
 ) -> None:
@@ -331,9 +331,10 @@ def test_the_same_seed_gives_the_same_episodes_and_proposed_failures_replay_bit_
     real.keeps_obs = False  # as the search had it
     assert_identical(real.execute(replay_tests(proposed)), replace(proposed, id=0 * proposed.id - 1))
     if task != "foraging":  # where a random team seldom loads anything
-        assert summary["confirmed_failures"] == summary["failures"] > 3
+        assert 3 < summary["confirmed_failures"] == min(summary["failures"], 10)
 
 
+@pytest.mark.slow  # as every strategy does: test_contracts
 def test_another_seed_gives_other_starts(tmp_path: Path) -> None:
     one, two = (search("spread", chosen(), tmp_path / str(seed), seed=seed)[0] for seed in (5, 6))
     assert not set(one[1].root_seed.tolist()) & set(two[1].root_seed.tolist())
@@ -347,7 +348,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("batch", [2, *(pytest.param(batch, marks=pytest.mark.slow) for batch in (0, 5))])
+@pytest.mark.slow  # as every strategy does: test_contracts
+@pytest.mark.parametrize("batch", [0, 2, 5])
 def test_an_interrupted_run_ends_as_if_nothing_had_happened(batch: int, whole: Path, tmp_path: Path) -> None:
     rest: dict[str, Any] = {"seed": 5, "command": "test", "warn": print}
     with pytest.raises(KeyboardInterrupt):

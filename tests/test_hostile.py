@@ -36,7 +36,7 @@ from epymarl_fairtest.team.saved import saved_team
 SMALL = ["--method", "random", "--set", "report=false", "--set", "workers=1", "--set", "theta=0.9"]
 
 
-@few_and_many("tries", 16, 120)
+@few_and_many("tries", 8, 120)
 def test_no_folder_crashes_fools_or_makes_touch_anything(tries: int) -> None:
     found = hostile.measure(tries, seed=tries, only=[kind for kind in hostile.KINDS if kind != "studies"])
     assert sum(counts["folders"] for counts in found.values()) >= 0.8 * tries
@@ -271,6 +271,14 @@ def test_a_policy_brings_no_code_along(changes: dict[str, Any], tmp_path: Path) 
         assert done.stderr.count("\n") == 1, done.stderr
     assert not (folder / "EXECUTED").exists()
     assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize("changes", [{"allocation": "os:system"}, {"key": "antigravity:Opens-a-browser-v0"}])
+def test_a_policy_calls_nothing_of_pythons_own_library(changes: dict[str, Any], tmp_path: Path) -> None:
+    folder = policy_folder(tmp_path / "team", **changes)
+    with pytest.raises(FairTestError, match="names a module of Python's own"):
+        saved_team(folder, changes.get("allocation", "env"))
+    assert "antigravity" not in sys.modules
 
 
 def test_code_of_ones_own_is_taken_from_the_path_and_not_from_the_current_folder(

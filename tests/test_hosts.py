@@ -20,8 +20,8 @@ from epymarl_fairtest.campaign.observers import Progress, duration
 from epymarl_fairtest.commands import main
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host import attach, console
+from epymarl_fairtest.host.aside import PluginError
 from epymarl_fairtest.host.launch import launch
-from epymarl_fairtest.host.plugin import PluginError
 from epymarl_fairtest.host.recording import Recording
 from epymarl_fairtest.host.runner import fairtest_runner
 from epymarl_fairtest.host.sacred_log import sacred_folder, storage_folder

@@ -35,6 +35,7 @@ def without_natural(summary: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in summary.items() if name not in others} | {"ledger": ledger}
 
 
+@pytest.mark.usefixtures("as_shipped")
 def test_a_method_that_executes_nothing_at_random_gets_natural_executions_of_its_own(tmp_path: Path) -> None:
     made = search(team(), chosen(**HILL), tmp_path / "made").summary
     none = search(team(), chosen(**HILL, natural_episodes=0), tmp_path / "none").summary
@@ -126,7 +127,7 @@ def test_the_rate_leads_in_the_terminal_and_the_log_and_the_share_of_the_search_
     summary = search(team(), chosen(**HILL), tmp_path / "run").summary
     rate, lines = summary["natural_rate"], summary_table(summary, tmp_path).splitlines()
     told = f"{rate['rate']:.1%} unfair ({rate['low']:.1%} to {rate['high']:.1%}, 95% interval)"
-    assert lines[3].split(maxsplit=2) == ["natural", "rate", f"{told}, {rate['unfair']} of 200 random executions"]
+    assert lines[3].split(maxsplit=2) == ["natural", "rate", f"{told}, {rate['unfair']} of 20 random executions"]
     share = summary["failures"] / summary["evaluated"]
     (found,) = (line for line in lines if "found by the search" in line)
     assert f"{summary['failures']} unfair episodes of 60 ({share:.1%}, the search's share)" in found
@@ -138,11 +139,11 @@ def test_the_rate_leads_in_the_terminal_and_the_log_and_the_share_of_the_search_
 
 
 def test_the_page_shows_the_rate_of_natural_executions(tmp_path: Path) -> None:
-    summary = search(team(), chosen(**HILL), tmp_path / "run").summary
+    summary = search(team(), chosen(**HILL, natural_episodes=100), tmp_path / "run").summary
     view = view_of(read_run(tmp_path / "run"))
     assert view.rate is not None
     assert view.rate.as_dict() == summary["natural_rate"]
     assert view.histogram is not None
     assert view.histogram.random is not None
     assert [group.name for group in view.groups] == ["random executions", "natural failures"]
-    assert view.groups[0].episodes == 200
+    assert view.groups[0].episodes == 100

@@ -9,7 +9,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -22,14 +21,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import warm
 import yaml
-from host_jobs import JOBS, ODD_ENVIRONMENTS, ON, PAGE, SHORT, Finished, host_arguments
-from support import FAIRTEST, child_environment, random_weights, record_of
+from host_jobs import CURVE, JOBS, ODD_ENVIRONMENTS, ON, PAGE, SHORT, Finished, host_arguments
+from support import child_environment, random_weights, record_of
 
+from epymarl_fairtest.commands import main
 from epymarl_fairtest.host import attach
+from epymarl_fairtest.host.aside import PluginError
 from epymarl_fairtest.host.build import QuietLogger, Training, build_training
 from epymarl_fairtest.host.hosts import Host
-from epymarl_fairtest.host.plugin import PluginError
 from epymarl_fairtest.team.checkpoint import load_record, load_weights
 from epymarl_fairtest.team.sample import load_sample
 
@@ -43,9 +44,10 @@ SUMMARY_KEYS = {
 FURTHER_KEYS = {
     "index", "index_quantiles", "suffix_failures", "confirmed_failures", "unstable_failures", "phases", "notes",
     "natural_rate", "distinct_failures_wide", "distinct_starts", "coverage_of", "agents", "competence", "worst_off",
-    "unfair_by_chance", "sides",
+    "unfair_by_chance", "sides", "curve", "explain", "growth", "distinct_area", "tenth_distinct_failure",
 }  # fmt: skip
 PREDICTOR_KEYS = {"auc_abstract", "auc_full", "d", "joint_states"}
+AFTERWARDS = {"natural.npz", "explain.json", "explain.npz"}  # of steps that may have nothing to say
 FILES = {
     "manifest.json", "summary.json", "failures.npz", "failures.csv", "journal.jsonl", "policy/agent.th",
     "policy/policy.yaml", "policy/training_pool.npz", "executions.npz", "evidence.npz", "checksums.json",
@@ -92,8 +94,8 @@ def each(names: Any) -> Any:
 
 
 def check_run_folder(run: Path, files: set[str]) -> dict[str, Any]:
-    found = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
-    assert found == files
+    found = {path.relative_to(run) for path in run.rglob("*") if path.is_file()}
+    assert {str(path) for path in found if path.parts[0] != "curve"} - AFTERWARDS == files
     summary = json.loads((run / "summary.json").read_text())
     assert set(summary) == SUMMARY_KEYS | FURTHER_KEYS
     assert set(summary["predictor"]) >= PREDICTOR_KEYS
@@ -143,6 +145,7 @@ def test_training_with_fairtest_leaves_a_complete_run_folder_and_sacred_artifact
     assert done.code == 0, done.output
     assert "Traceback" not in done.output
     files = FILES | {"report/index.html"} if PAGE in JOBS[name].arguments else FILES
+    files = files | {"policy/curve.jsonl"} if CURVE in JOBS[name].arguments else files
     summary = check_run_folder(done.run, files)
     assert summary["task"] == TRAINED[name]
     check_sacred(done, files, summary)
@@ -276,6 +279,24 @@ def test_logged_statistics_are_the_same_with_and_without_fairtest(name: str, fin
     assert {key: value for key, value in on.items() if not key.startswith("fairtest_")} == off
 
 
+@each(PAIRS)
+def test_the_curve_is_logged_at_every_test_and_ends_with_the_team_that_is_tested(name: str, finished: Results) -> None:
+    done = finished(name)
+    curve, logged = done.summary()["curve"], done.statistics()
+    steps = [point["step"] for point in curve["points"]]
+    assert len(steps) >= 3
+    assert steps[-1] == load_record(done.run / "policy").training_steps
+    for key in ("return", "worst_off", "best_off", "undefined"):
+        assert logged[f"fairtest_curve_{key}"] == [(point["step"], point[key]) for point in curve["points"]]
+    rates = [(point["step"], point["rate"]) for point in curve["points"] if point["rate"] is not None]
+    assert logged.get("fairtest_curve_natural_rate", []) == rates
+    tested = [step for step, _ in logged["test_return_mean"]]
+    assert set(tested) <= set(steps)
+    kept = sorted(int(path.name) for path in (done.run / "curve").iterdir() if path.is_dir())
+    assert set(kept) <= set(steps)
+    assert not [path for path in done.run.parent.iterdir() if path.name.endswith("-curve")]
+
+
 @each([f"{name}-off" for name in PAIRS])
 def test_without_fairtest_nothing_of_it_is_in_the_results(name: str, finished: Results) -> None:
     done = finished(name)
@@ -291,7 +312,7 @@ def test_without_fairtest_nothing_of_it_is_in_the_results(name: str, finished: R
 def test_a_few_episodes_of_training_are_the_same_with_and_without_fairtest(host: Host, place: Path) -> None:
     """The pairs above train longer, in processes of their own; this is quick enough for every day."""
     trained("fairtest=False", host, episodes=0)  # importing a host draws random numbers
-    on, off = (trained(switched, host, episodes=8) for switched in ("fairtest=True", "fairtest=False"))
+    on, off = (trained(switched, host, episodes=5) for switched in ("fairtest=True", "fairtest=False"))
     first, last = off
     assert any(not torch.equal(first[leaf], last[leaf]) for leaf in first), "the learner never learnt"
     for with_it, without in zip(on, off, strict=True):
@@ -528,12 +549,11 @@ def test_ctrl_c_after_training_says_last_what_was_found_and_how_to_go_on_and_tha
     assert json.loads((done.sacred / "run.json").read_text())["status"] == "COMPLETED"
     assert not list(done.sacred.glob("fairtest_*"))
     moved = replace(done, folder=Path(shutil.copytree(done.folder, tmp_path / "moved")))
-    command = [*FAIRTEST, "run", "--resume", str(moved.run)]
     env = child_environment(tmp_path, moved.folder)  # its allocation lies in the folder that training was started in
-    told = subprocess.run(command, cwd=moved.folder, env=env, capture_output=True, text=True, check=False)
-    assert told.returncode == 0, told.stderr
+    code, told = warm.finished(["run", "--resume", str(moved.run)], moved.folder, env, tmp_path / "said.txt")
+    assert code == 0, told
     assert moved.summary()["executed_episodes"] == 60
-    assert str(moved.sacred) in told.stdout
+    assert str(moved.sacred) in told
     for file in ("summary.json", "failures.npz", "manifest.json"):
         assert (moved.sacred / f"fairtest_{file}").read_bytes() == (moved.run / file).read_bytes()
 
@@ -620,9 +640,9 @@ def training_of(host: Host, command: str) -> Training:
     return build_training(host, args, made)  # type: ignore[arg-type]
 
 
-def test_the_demo_leaves_the_folder_of_a_run_as_it_is(tmp_path: Path) -> None:
+def test_the_demo_leaves_the_folder_of_a_run_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "manifest.json").write_text("{}")
-    told = subprocess.run([*FAIRTEST, "demo", "--out", str(tmp_path)], capture_output=True, text=True, check=False)
-    assert told.returncode == 2
-    assert "is the folder of a run, and a run is never overwritten. Choose another --out." in told.stderr
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    told = capsys.readouterr().err
+    assert "is the folder of a run, and a run is never overwritten. Choose another --out." in told
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]

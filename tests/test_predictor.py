@@ -154,6 +154,7 @@ def test_the_levels_give_1500_to_10000_joint_states_on_data_that_allows_it(
     q = ((q + 0.05 * generator.normal(size=q.shape) + offset) * scale).astype(np.float32)
     levels = candidate_levels(q)
     assert levels == sorted(levels, reverse=True)
+    assert levels[1] == math.sqrt(levels[0] * levels[2])  # the same on every processor, unlike numpy's powers
     for d in levels:
         assert FEWEST <= len(abstraction(q, d)) <= MOST, d
 
@@ -264,6 +265,7 @@ def fitted(data: Traces, fair: NDArray[np.bool_], **changes: Any) -> Predictor:
     return fit_predictor(data, fair, **{"buckets": 10, "seed": 0, **changes})
 
 
+@pytest.mark.usefixtures("as_shipped")
 def test_out_of_bag_agrees_with_cross_validation_where_unfair_episodes_are_rare() -> None:
     """scikit-learn draws the bootstrap by class weight: a full bag would hold every rare episode."""
     data, fair = learnable(2500, 0.05)

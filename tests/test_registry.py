@@ -95,10 +95,11 @@ def problem_of(registry: Registry[Any], caplog: pytest.LogCaptureFixture) -> str
                 "map_elites",
                 "hill_climber",
                 "start_surrogate",
+                "scout",
                 "fairtest",
             ],
         ),
-        (STEPS, ["replay", "natural", "random_team"]),
+        (STEPS, ["replay", "natural", "random_team", "explain"]),
     ],
     ids=["indices", "tasks", "strategies", "steps"],
 )

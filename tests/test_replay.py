@@ -21,16 +21,17 @@ from PIL import Image, ImageColor, ImageShow
 from support import environment, policy_folder, random_weights, record_of
 from test_operators import Drift
 
+from epymarl_fairtest.campaign import selection
 from epymarl_fairtest.campaign.run import run
+from epymarl_fairtest.campaign.selection import medoids, representative, worst
 from epymarl_fairtest.commands import replay as command
 from epymarl_fairtest.commands.replay import Difference, add_parser, first_difference
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import totals
-from epymarl_fairtest.report import drawing, selection
+from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.scenes import Scene, scene_of, worse_off
-from epymarl_fairtest.report.selection import medoids, representative, worst
 from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
@@ -48,7 +49,7 @@ SMALL: dict[str, Any] = {"rounds": 1, "generations": 2, "theta": 0.8, "batch": 4
 
 
 def searched(policy: Path, path: Path, **changes: Any) -> Path:
-    given = configure({**SMALL, **changes})
+    given = configure({**SMALL, "candidates": "random", "screen": 1, **changes})
     subject = saved_team(policy, "env")
     run(subject, given, RunFolder(path), seed=5, command="test", warn=lambda message: None)
     return path
@@ -662,6 +663,20 @@ def test_only_so_many_failures_are_compared(monkeypatch: pytest.MonkeyPatch) -> 
     task, failures, _ = grouped([900, 300])
     representative(task, failures, 2)
     assert seen == [selection.MOST]
+
+
+def test_a_gallery_reads_few_of_many_failures() -> None:
+    """With many agents they fill gigabytes."""
+    task, failures, _ = grouped([900, 600, 300])
+    asked: list[int] = []
+
+    def load(rows: Any) -> Episodes:
+        asked.append(len(rows))
+        return failures.take(rows)
+
+    index = np.linspace(0.2, 0.7, len(failures))
+    lowest, typical = selection.gallery(task, index, np.arange(len(failures)), np.arange(len(failures)), load)
+    assert (len(lowest), len(typical), asked) == (selection.EACH, selection.EACH, [selection.MOST])
 
 
 def test_there_are_no_more_medoids_than_different_trajectories() -> None:

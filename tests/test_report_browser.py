@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 from test_search import chosen, search, team, walkers
 
-from epymarl_fairtest.predictor import forest
-from epymarl_fairtest.report import replays
 from epymarl_fairtest.report.page import make_report
 from epymarl_fairtest.tasks.foraging.rules import ForagingTask
 from epymarl_fairtest.tasks.scene import Field
@@ -45,17 +43,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.skipif(not (CHROMIUM and DRIVER),
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Addresses of the pages of small real runs."""
     root = tmp_path_factory.mktemp("pages")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest, "TREES", 12)
-        patch.setattr(replays, "EACH", 2)
-        search(team("foraging"), chosen(budget=400), root / "foraging")
-        search(walkers(), chosen(theta=0.9, epsilon=0.3), root / "generic")
-        found = {name: make_report(root / name).as_uri() for name in ("foraging", "generic")}
-        for shape in ("disc", "diamond", "target", "hexagon"):  # the last one is known to nobody
-            with reshaped(shape):
-                copy = Path(shutil.copytree(root / "foraging", root / shape, ignore=shutil.ignore_patterns("report")))
-                found[shape] = make_report(copy).as_uri()
-        return found
+    search(team("foraging"), chosen(budget=400), root / "foraging")
+    search(walkers(), chosen(theta=0.9, epsilon=0.3), root / "generic")
+    found = {name: make_report(root / name).as_uri() for name in ("foraging", "generic")}
+    for shape in ("disc", "diamond", "target", "hexagon"):  # the last one is known to nobody
+        with reshaped(shape):
+            copy = Path(shutil.copytree(root / "foraging", root / shape, ignore=shutil.ignore_patterns("report")))
+            found[shape] = make_report(copy).as_uri()
+    return found
 
 
 @contextmanager

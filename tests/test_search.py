@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from golden.regenerate import SUMMARY, golden_run
-from support import TESTS, every_method, policy_folder, training_sample
+from golden.regenerate import RUNS, SUMMARY, golden_run
+from support import TESTS, every_method, in_small, policy_folder, training_sample
 from test_operators import Drift, Wanderers
 
 from epymarl_fairtest.campaign.run import run
+from epymarl_fairtest.campaign.steps import natural
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes, replay_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
@@ -31,12 +32,11 @@ from epymarl_fairtest.engine.lockstep import Lockstep
 from epymarl_fairtest.host.build import configuration
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.tap import host_world
-from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure, strategy_of
-from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of
+from epymarl_fairtest.strategies.fairtest.plan import SMALLEST, Plan, plan_of
 from epymarl_fairtest.tasks.contract import env_reward
 from epymarl_fairtest.tasks.generic.rules import GenericTask
 from epymarl_fairtest.tasks.world import World
@@ -46,13 +46,10 @@ from epymarl_fairtest.team.saved import saved_team
 LIMITS = {"spread": 8, "tag": 10, "foraging": 12}
 STRICT: dict[str, Any] = {"budget": 160, "accounting": "strict"}
 PAPER: dict[str, Any] = {"budget": 60, "accounting": "paper"}
-SMALL: dict[str, Any] = {"rounds": 2, "generations": 2, "theta": 0.8, "batch": 48, "engine": "twin"}
+THE_PAPERS: dict[str, Any] = {"candidates": "random", "screen": 1}  # the search of the paper, whatever the default is
+SCOUTED: dict[str, Any] = {"candidates": "scout", "screen": 6}  # the default
+SMALL: dict[str, Any] = {"rounds": 2, "generations": 2, "theta": 0.8, "batch": 48, "engine": "twin", **THE_PAPERS}
 TIMES = ("wall_seconds", "cpu_seconds", "phases")
-
-
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "TREES", 12)
 
 
 @cache
@@ -164,14 +161,25 @@ def counted(subject: Team) -> tuple[Team, list[int]]:
     return replace(subject, make_world=lambda: Counting(subject.make_world(), steps)), steps
 
 
-@pytest.mark.parametrize("method", every_method())
-@pytest.mark.parametrize("accounting", ACCOUNTINGS)
+def accounts() -> list[Any]:
+    """Every method, charged for all it executes; as the paper counts in the slow tier, but for the paper's own."""
+    return [
+        pytest.param(*method.values, accounting, marks=[*method.marks, *([] if quick else [pytest.mark.slow])])
+        for method in [*every_method(), pytest.param("fairtest, scouted")]
+        for accounting in ACCOUNTINGS
+        for quick in [accounting == "strict" or str(method.values[0]).startswith("fairtest")]
+    ]
+
+
+@pytest.mark.parametrize(("method", "accounting"), accounts())
 @pytest.mark.parametrize("task", ["spread", pytest.param("foraging", marks=pytest.mark.slow)])
 def test_the_ledger_equals_an_independent_count_of_environment_steps(
     method: str, accounting: str, task: str, tmp_path: Path
 ) -> None:
     subject, steps = counted(team(task))
-    given = chosen(method=method, engine="lockstep", **(PAPER if accounting == "paper" else STRICT))
+    source = SCOUTED if method.endswith("scouted") else THE_PAPERS
+    named = {**source, "method": method.split(",")[0], "engine": "lockstep", "replay": "all"}
+    given = chosen(**{**named, **(PAPER if accounting == "paper" else STRICT)})
     result = search(subject, given, tmp_path / "run")
     ledger = result.summary["ledger"]
     assert steps[0] == sum(entry["steps"] for entry in ledger.values())
@@ -179,7 +187,7 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
     executed = sum(len(episodes) for _, episodes in result.folder.batches)
     assert executed == result.summary["executed_episodes"] == result.summary["evaluated"]
     assert result.summary["charged_strict"] == executed
-    counts = {"execution", "re-execution", "mutant"}
+    counts = {"execution", "unguided", "re-execution", "mutant"}
     assert result.summary["charged_paper"] == sum(e["episodes"] for name, e in ledger.items() if name in counts)
     assert result.summary[f"charged_{accounting}"] <= given.budget
     assert result.summary[f"charged_{accounting}"] >= 0.85 * given.budget
@@ -187,7 +195,7 @@ def test_the_ledger_equals_an_independent_count_of_environment_steps(
         if purpose == "replay":
             assert entry["episodes"] == result.summary["failures"] == result.summary["confirmed_failures"]
         elif purpose == "natural":
-            assert entry["episodes"] == 200
+            assert entry["episodes"] == natural.UNLESS_GIVEN
         elif purpose == "random_team":
             assert entry["episodes"] == result.summary["competence"]["random_team"]["starts"]
         elif purpose != "re-execution":
@@ -224,7 +232,7 @@ def test_rounds_that_the_budget_does_not_pay_for_are_cut_off(tmp_path: Path) -> 
 
 def run_in(path: str, workers: int) -> None:
     """One search in a process of its own."""
-    forest.TREES = 12
+    in_small()
     search(team(), chosen(workers=workers), Path(path))
 
 
@@ -253,9 +261,7 @@ def test_another_seed_gives_other_failures(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """The run that was never interrupted."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest, "TREES", 12)
-        return search(team(), chosen(engine="lockstep"), tmp_path_factory.mktemp("whole") / "run")
+    return search(team(), chosen(engine="lockstep"), tmp_path_factory.mktemp("whole") / "run")
 
 
 def tear_journal(path: Path) -> None:
@@ -720,13 +726,15 @@ def test_a_budget_that_calibration_would_use_up_is_refused(method: str) -> None:
     check(chosen(method=method, theta="auto", calibration_episodes=60, **PAPER))
 
 
+@pytest.mark.parametrize("source", [THE_PAPERS, SCOUTED], ids=lambda source: source["candidates"])
 @pytest.mark.parametrize("accounting", ACCOUNTINGS)
-def test_the_smallest_workable_budget_really_works(accounting: str, tmp_path: Path) -> None:
+def test_the_smallest_workable_budget_really_works(accounting: str, source: dict[str, Any], tmp_path: Path) -> None:
+    given = {**source, "accounting": accounting}
     with pytest.raises(FairTestError) as caught:
-        check(chosen(budget=1, accounting=accounting))
+        check(chosen(**given, budget=1))
     smallest = int(str(caught.value).split(" with these settings is ")[1].split()[0])
-    result = search(team(), chosen(budget=smallest, accounting=accounting), tmp_path / "run")
-    assert result.summary["ledger"]["mutant"]["episodes"] == 4 * 8
+    result = search(team(), chosen(**given, budget=smallest), tmp_path / "run")
+    assert result.summary["ledger"]["mutant"]["episodes"] == 4 * SMALLEST[source["candidates"]]
     assert result.summary[f"charged_{accounting}"] <= smallest
 
 
@@ -749,10 +757,11 @@ def same(pinned: Any, now: Any, where: str = "") -> None:
         assert now == pinned, where
 
 
-def test_the_golden_run_gives_the_pinned_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("as_shipped")
+@pytest.mark.parametrize("name", RUNS)
+def test_the_golden_run_gives_the_pinned_summary(name: str, tmp_path: Path) -> None:
     """If this is meant to change: python tests/golden/regenerate.py"""
-    monkeypatch.setattr(forest, "TREES", 100)
-    same(json.loads(SUMMARY.read_text())["summary"], golden_run(tmp_path / "run"))
+    same(json.loads(SUMMARY.read_text())[name], golden_run(name, tmp_path / "run"))
 
 
 def test_a_budget_that_ends_within_a_round_still_executes_splices_where_that_is_free(tmp_path: Path) -> None:

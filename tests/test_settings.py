@@ -58,6 +58,7 @@ def test_every_setting_has_a_meaning_and_a_rule_that_its_default_keeps(name: str
     assert not field.metadata["rule"].holds(object())
 
 
+@pytest.mark.usefixtures("as_shipped")
 def test_the_defaults_are_those_of_the_yaml_and_its_preset() -> None:
     chosen = configure({}).as_dict()
     expected = {**read("fairtest.yaml"), **read(f"presets/{chosen['preset']}.yaml")}
@@ -77,11 +78,17 @@ def value_of(settings: Settings, name: str) -> Any:
 
 
 def test_the_defaults_of_the_search_are_those_they_always_were() -> None:
-    assert configure({}).options == {
+    """The paper's, and in the default preset candidates that scout chooses and mutants that are screened."""
+    the_papers = {
         "rounds": 3, "generations": 3, "pool": None, "select_ratio": 0.2, "offspring": None, "crossover_ratio": 0.5,
         "predictor_episodes": None, "prioritise": True, "fill": "crowding", "fitness": ["f1", "f2", "f3"],
         "f3_temperature": "scaled", "parents": "tournament", "tournament": 2, "buckets": 10, "d": None,
+        "candidates": "random", "genetic_share": 0.1, "screen": 1,
     }  # fmt: skip
+    assert configure({}).options == {**the_papers, "candidates": "scout", "screen": 6}
+    assert configure({"preset": "strict"}).options == the_papers
+    sizes = {"pool": 7500, "offspring": 1500, "predictor_episodes": 2500, "f3_temperature": 1.0}
+    assert configure({"preset": "paper"}).options == {**the_papers, **sizes}
     assert configure({"method": "random"}).options == {"batch": 256}
 
 
@@ -97,6 +104,11 @@ def test_every_preset_loads_and_changes_only_settings(name: str) -> None:
     assert values
     assert {key: value_of(chosen, key) for key in values} == values
     assert "preset" not in values
+
+
+def test_the_default_preset_is_quick() -> None:
+    assert configure({}) == configure({"preset": "quick"})
+    assert read("presets/quick.yaml") == {"budget": 1000, "candidates": "scout", "screen": 6}
 
 
 def test_the_papers_preset_has_the_papers_numbers() -> None:

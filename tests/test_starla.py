@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support import KEYS, TESTS, engine_of, some_tests, training_sample
+from support import KEYS, TESTS, engine_of, in_small, some_tests, training_sample
 from test_operators import row_of
 from test_predictor import slow_state
 from test_search import Brief, Result, assert_same_run, chosen, search, team, walkers
@@ -27,7 +27,7 @@ from epymarl_fairtest.core.ledger import ACCOUNTINGS
 from epymarl_fairtest.core.scores import weights
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep, q_if_seen
-from epymarl_fairtest.predictor import Traces, forest, traces_of
+from epymarl_fairtest.predictor import Traces, traces_of
 from epymarl_fairtest.predictor.abstraction import candidate_levels
 from epymarl_fairtest.settings import options_of
 from epymarl_fairtest.store.failures import load_failures
@@ -61,11 +61,6 @@ AVAILABLE = np.ones((3, 5), bool)
 JUDGE = Judge(jfi, 0.8)  # the threshold of `chosen`
 RECORDED = ("obs", "actions", "rewards", "q")
 every_task = pytest.mark.parametrize("task", KEYS)
-
-
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "TREES", 12)
 
 
 # --- objectives ---------------------------------------------------------------------------------------
@@ -552,9 +547,7 @@ def run_starla(path: Path, subject: Any = None, **changes: Any) -> Result:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forest, "TREES", 12)
-        return run_starla(tmp_path_factory.mktemp("whole") / "run")
+    return run_starla(tmp_path_factory.mktemp("whole") / "run")
 
 
 def test_a_search_has_rounds_of_random_executions_mutants_and_probably_faulty_children(whole: Result) -> None:
@@ -629,7 +622,7 @@ def test_what_calibration_costs_is_not_planned_with(tmp_path: Path) -> None:
 
 def run_in(path: str, workers: int) -> None:
     """One search in a process of its own."""
-    forest.TREES = 12
+    in_small()
     run_starla(Path(path), workers=workers)
 
 

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support import FAIRTEST, LIMITED, TESTS, assert_identical, engine_of, policy_folder, some_tests
+from support import FAIRTEST, TESTS, assert_identical, engine_of, policy_folder, some_tests
 
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
@@ -194,7 +194,7 @@ def unchecked(count: int) -> dict[str, Any]:
     return {"status": np.full(count, "unchecked")}
 
 
-def test_every_journal_line_carries_the_right_checksum(folder: RunFolder) -> None:
+def test_every_journal_line_carries_the_right_checksum(folder: RunFolder, batches: list[Judged]) -> None:
     lines = (folder.path / "journal.jsonl").read_bytes().splitlines()
     assert len(lines) == 3
     for number, text in enumerate(lines):
@@ -205,7 +205,11 @@ def test_every_journal_line_carries_the_right_checksum(folder: RunFolder) -> Non
         assert entry["batch_checksum"] == zlib.crc32((folder.path / "batches" / f"0000{number}.npz").read_bytes())
         part = folder.path / "parts" / f"0000{number}.npz"
         assert entry["part_checksum"] == (zlib.crc32(part.read_bytes()) if part.exists() else None)
-        assert (entry["episodes"], entry["steps"], entry["purpose"]) == (10, 500, "execution")
+        assert (entry["episodes"], entry["steps"], entry["purpose"]) == (
+            10,
+            int(batches[number].episodes.length.sum()),
+            "execution",
+        )
     assert [json.loads(text)["failures"] for text in lines] == [5, 0, 5]
 
 
@@ -773,7 +777,7 @@ def endless(team: Path, run: Path, engine: str = "twin") -> list[str]:
     return [*FAIRTEST, "run", "--policy", str(team), "--out", str(run), *options]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_a_stopped_run_says_what_it_found_and_how_to_resume_it(number: signal.Signals, tmp_path: Path) -> None:
     run = tmp_path / "my run"
     child = subprocess.Popen(endless(policy_folder(tmp_path / "team"), run), stderr=subprocess.PIPE, text=True)
@@ -816,44 +820,44 @@ def test_a_run_that_is_stopped_before_it_began_leaves_nothing(
     assert not (tmp_path / "run").exists()
 
 
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process may have more bytes: a real OSError where the disk would be full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 @pytest.mark.parametrize(("limit", "file"), [(90_000, "batches/00000.npz"), (150, "manifest.json")])
-def test_a_full_disk_is_one_message_that_names_the_file(limit: int, file: str, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_message_that_names_the_file(
+    limit: int, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from epymarl_fairtest.commands import main
+
     run = tmp_path / "run"
-    command = endless(policy_folder(tmp_path / "team", agent="gru"), run, engine="lockstep")
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(limit), *command],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("fairtest: ")
-    assert f"cannot write '{run / file}': File too large" in done.stderr
-    assert "Traceback" not in done.stderr
+    words = endless(policy_folder(tmp_path / "team", agent="gru"), run, engine="lockstep")[len(FAIRTEST) :]
+    with largest_file(limit):
+        assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("fairtest: ")
+    assert f"cannot write '{run / file}': File too large" in said
+    assert "Traceback" not in said
     assert not list(run.rglob("*.tmp"))
-    assert "Free some space" in done.stderr
+    assert "Free some space" in said
     if file == "manifest.json":
         assert not run.exists()
     else:
         assert saved_failures(run, 0) == 10, "what was found before is kept"
-        assert f"resume with: fairtest run --resume {run}" in done.stderr
+        assert f"resume with: fairtest run --resume {run}" in said
 
 
 def test_a_journal_that_cannot_grow_is_one_message(folder: RunFolder, batches: list[Judged]) -> None:
     size = (folder.path / "journal.jsonl").stat().st_size
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-    def save() -> None:
-        """The parts and batches of no episodes are small: only the journal reaches the limit."""
-        none = batches[0].take(np.zeros(10, bool))
-        resource.setrlimit(resource.RLIMIT_FSIZE, (max(size + 10, 6_000), hard))
-        folder.save_batch(3, "execution", none)
-
-    padding = b" " * (6_000 - size) + b"\n"
     with open(folder.path / "journal.jsonl", "ab") as journal:
-        journal.write(padding)
-    try:
-        with pytest.raises(FairTestError, match=r"cannot write .*journal\.jsonl'"):
-            save()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        journal.write(b" " * (6_000 - size) + b"\n")
+    none = batches[0].take(np.zeros(10, bool))  # its part and batch are small: only the journal reaches the limit
+    with largest_file(max(size + 10, 6_000)), pytest.raises(FairTestError, match=r"cannot write .*journal\.jsonl'"):
+        folder.save_batch(3, "execution", none)

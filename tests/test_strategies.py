@@ -17,7 +17,7 @@ from epymarl_fairtest.core.episodes import Episodes, operator_code
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.ledger import PURPOSES
 from epymarl_fairtest.core.scores import scaled_temperature
-from epymarl_fairtest.predictor import Traces, forest
+from epymarl_fairtest.predictor import Traces
 from epymarl_fairtest.settings import FIELDS, Settings, fields_of, flat_names, presets, setting, whole
 from epymarl_fairtest.strategies import STRATEGIES, Strategy, configure, strategy_of
 from epymarl_fairtest.strategies.fairtest.fitness import decision_certainty
@@ -28,11 +28,6 @@ from epymarl_fairtest.tasks.generic.rules import GenericTask
 every_method = pytest.mark.parametrize("method", support.every_method())
 FLAT = [(name, option) for name in STRATEGIES for option in sorted(flat_names(STRATEGIES[name].options))]
 every_flat_option = pytest.mark.parametrize(("method", "option"), FLAT)
-
-
-@pytest.fixture(autouse=True)
-def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forest, "TREES", 12)
 
 
 # --- which executions are random ----------------------------------------------------------------------
@@ -48,7 +43,7 @@ def test_random_purposes_are_purposes_of_the_ledger(method: str) -> None:
 
 def test_the_purposes_of_random_executions_are_the_ones_they_always_were() -> None:
     found = {name: set(strategy.random) for name, strategy in STRATEGIES.items() if strategy.random}
-    assert found == {"random": {"execution"}, "fairtest": {"predictor", "candidate"}}
+    assert found == {"random": {"execution"}, "scout": {"unguided"}, "fairtest": {"predictor", "candidate"}}
 
 
 @every_method
@@ -137,7 +132,7 @@ def test_a_budget_that_calibration_uses_up_is_refused_and_a_larger_one_is_not(me
 def another(option: Any) -> Any:
     """A value that the option's rule allows, other than its default."""
     rule = option.metadata["rule"]
-    for value in (7, 0.5, False, "fronts", "uniform", "f1,f3", [], 3.5):
+    for value in (7, 0.5, False, "fronts", "uniform", "scout", "f1,f3", [], 3.5):
         if rule.holds(value) and value != option.default:
             return value
     raise AssertionError(f"no value for {option.name}: {rule.allowed}")

@@ -27,7 +27,6 @@ from epymarl_fairtest import __version__
 from epymarl_fairtest.commands import study as command
 from epymarl_fairtest.commands.study import add_parser
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.predictor import forest
 from epymarl_fairtest.settings import Rule, flat_names, setting
 from epymarl_fairtest.store.checksum import sealed, unsealed
 from epymarl_fairtest.store.lock import Lock
@@ -38,20 +37,9 @@ from epymarl_fairtest.strategies.random import RandomOptions
 from epymarl_fairtest.study import backends, jobs, plan, reuse
 from epymarl_fairtest.study.backends import Place, check_workers, probe, run_all
 from epymarl_fairtest.study.jobs import Job
-from epymarl_fairtest.study.plan import KINDS
-from epymarl_fairtest.study.tables import (
-    COLUMNS,
-    METRICS,
-    Results,
-    Row,
-    latex,
-    markdown,
-    plain,
-    ratios,
-    statistics_rows,
-    study_tables,
-    teams_by_variants,
-)
+from epymarl_fairtest.study.kinds import KINDS
+from epymarl_fairtest.study.rows import COLUMNS, METRICS, Results, Row, growth_rows, statistics_rows, tidy_row
+from epymarl_fairtest.study.tables import latex, markdown, plain, ratios, study_tables, teams_by_variants, winners
 
 SMALL = {
     "rounds": 1, "generations": 1, "pool": 24, "offspring": 8, "predictor_episodes": 16, "d": 1, "theta": 0.9,
@@ -180,6 +168,18 @@ def test_results_csv_has_one_row_per_run_with_the_numbers_of_its_summary(done: P
             tuple(row[n] for n in ("study", "policy", "task", "algorithm", "accounting", "preset", "budget")) == known
         )
         assert (row["auc_full"] == "") == (row["method"] == "random")
+        natural = [str(summary["natural_rate"][name]) for name in ("rate", "low", "high")]
+        assert [row[f"natural_{name}"] for name in ("rate", "low", "high")] == natural
+        assert row["lowest_index"] == str(summary["index_quantiles"]["0"])
+
+
+def test_growth_csv_has_the_curve_of_every_run(done: Path) -> None:
+    with open(done / "growth.csv", newline="") as file:
+        found = list(csv.DictReader(file))
+    for row in rows(done):
+        growth = json.loads((done / row["run"] / "summary.json").read_text())["growth"]
+        mine = [point for point in found if all(point[n] == row[n] for n in ("policy", "variant", "seed"))]
+        assert {name: [int(point[name]) for point in mine] for name in growth} == growth
 
 
 def test_results_csv_reads_as_runs_by_teams_for_each_method(done: Path) -> None:
@@ -197,12 +197,13 @@ def test_results_csv_reads_as_runs_by_teams_for_each_method(done: Path) -> None:
 def test_tables_and_figures_are_written_and_every_table_states_its_command(done: Path, team: Path) -> None:
     given = f"fairtest study rq1 --policies {team} --seeds 2 --budget 60 --methods random fairtest --set rounds=1"
     told, typeset = (done / "tables.md").read_text(), (done / "tables.tex").read_text()
-    assert told.count("\n### ") == told.count(f"\nCommand: `{given}") == 9
-    assert typeset.count(r"\begin{table}") == typeset.count(f"\n% {given}") == 9
+    assert told.count("\n### ") == told.count(f"\nCommand: `{given}") == 15
+    assert typeset.count(r"\begin{table}") == typeset.count(f"\n% {given}") == 15
     assert "FairTest / Random" in told
     assert "A12" in told
     names = {path.name for path in (done / "figures").iterdir()}
-    assert names == {f"rq1_{metric}.{ending}" for metric in METRICS for ending in ("png", "pdf")}
+    drawn = [*METRICS, "growth", "tenth"]
+    assert names == {f"rq1_{metric}.{ending}" for metric in drawn for ending in ("png", "pdf")}
     assert all(is_drawn(path) for path in (done / "figures").iterdir())
 
 
@@ -453,10 +454,7 @@ def test_a_study_varies_what_it_is_about_and_nothing_else(
 
 
 @pytest.mark.usefixtures("figures")
-def test_rq3a_cross_validates_the_predictor_with_and_without_fairness_features(
-    team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(forest, "TREES", 12)
+def test_rq3a_cross_validates_the_predictor_with_and_without_fairness_features(team: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["--policies", team, "--seeds", "2", "--jobs", "1", *TINY, "--set", "predictor_episodes=80"]
     assert fairtest_study("rq3a", *words, "--out", out) == 0
@@ -771,7 +769,7 @@ def test_a_method_is_compared_with_itself_under_other_options(team: Path, tmp_pa
         chosen[variant] = manifest["settings"]["options"]
     assert chosen["mastest"] == chosen[other] | {"exploration": "new", "seeds": 10}
     assert chosen[other]["batch"] == 8
-    assert "MASTest (exploration=recorded, seeds=4)" in (out / "tables.md").read_text()
+    assert "MASTest (recorded, seeds 4)" in (out / "tables.md").read_text()
     assert rq1(team, out, *words) == 0  # the same command continues it
 
 
@@ -1025,8 +1023,9 @@ def test_the_best_is_bold_in_markdown_and_in_latex() -> None:
 
 
 def test_statistics_compare_the_reference_with_every_other_variant() -> None:
-    found = {(row["policy"], row["metric"], row["variant"]): row for row in statistics_rows(SEPARATE)}
-    assert len(found) == 2 * 4 * 2
+    against = [row for row in statistics_rows(SEPARATE) if row["reference"] == "fairtest"]
+    assert len(against) == 2 * 4 * 2
+    found = {(row["policy"], row["metric"], row["variant"]): row for row in against}
     first = found["a_1", "failures", "random"]
     assert (first["ratio"], first["a12"], first["effect"]) == (pytest.approx(45.5 / 5.5), 1.0, "L")
     assert first["p"] < 0.001
@@ -1035,6 +1034,36 @@ def test_statistics_compare_the_reference_with_every_other_variant() -> None:
     text = "\n".join(latex(table, "", "strict") for table in study_tables("rq1", SEPARATE, 10))
     assert r"\multicolumn{9}{l}{\textbf{a\_1}}\\" in text
     assert r"Random & $0.0002^{***}$ & $1.000^{L}$" in text
+
+
+def test_statistics_compare_each_two_variants_once() -> None:
+    pairs = [(row["reference"], row["variant"]) for row in statistics_rows(SEPARATE) if row["policy"] == "a_1"]
+    assert pairs[:3] == [("fairtest", "random"), ("fairtest", "gmt"), ("gmt", "random")]
+    assert len(set(pairs)) == 3
+    alone = Results(SEPARATE.rows, SEPARATE.teams, ["random", "gmt"], {}, "fairtest")
+    assert {(row["reference"], row["variant"]) for row in statistics_rows(alone)} == {("gmt", "random")}
+
+
+def test_the_best_method_is_named_with_the_runner_up_and_how_sure_that_is() -> None:
+    lines = markdown(winners(SEPARATE, "x", "y")).splitlines()
+    first = [text.strip() for text in lines[4].strip("| ").split("|")]
+    assert first[:7] == ["a_1", "Failures", "FairTest", "45.5", "GMT", "20.0", "2.27"]
+    assert first[7].endswith(r"\*\*\*")
+    assert first[8] == "1.000 L"
+
+
+def test_a_summary_from_before_a_number_was_told_has_a_row_without_it() -> None:
+    row = tidy_row({"failures": 3, "natural_rate": None}, policy="a")
+    assert (row["failures"], row["policy"], row["natural_rate"], row["lowest_index"]) == (3, "a", None, None)
+    assert growth_rows({}, policy="a", variant="random", seed=0) == []
+
+
+def test_variants_with_options_have_short_names_unless_these_would_be_the_same() -> None:
+    variants = ["fairtest", "fairtest:candidates=random,screen=1", "mdpfuzz:freshness=false", "gmt:cycle=2"]
+    names = ["FairTest", "FairTest (random, screen 1)", "MDPFuzz (no freshness)", "GMT (cycle 2)"]
+    assert list(plan.labels_of("rq1", variants).values()) == names
+    alike = ["mastest:exploration=new", "mastest:mode=new"]
+    assert list(plan.labels_of("rq1", alike).values()) == ["MASTest (exploration=new)", "MASTest (mode=new)"]
 
 
 def test_ratios_name_the_best_other_method() -> None:
@@ -1082,6 +1111,30 @@ def test_a_logarithmic_panel_says_so() -> None:
     drawing = Drawing(["a", "b"], ["x", "y"], {}, "y")
     figure = methods_figure(drawing, {"a": {"x": [1, 1, 1], "y": [900]}, "b": {"x": [3], "y": [4]}}, "failures")
     assert [axes.get_title("left") for axes in figure.axes] == ["a (logarithmic)", "b"]
+
+
+def test_curves_are_labelled_where_they_end_with_the_area_below_them() -> None:
+    pytest.importorskip("matplotlib")
+    from epymarl_fairtest.report.study_curves import curves_figure
+    from epymarl_fairtest.report.study_figures import Drawing
+
+    drawing = Drawing(["a", "b"], ["x", "y", "z"], {"x": "X"}, "y", ["z"])
+    of_a = {"x": [([5, 10], [1, 3]), ([5, 9], [2, 4])], "y": [([5, 10], [50, 900])], "z": [([9], [4])]}
+    figure = curves_figure(drawing, {"a": of_a, "b": {}}, {"a": {"x": 1.6, "y": 400.2}}, "found")
+    first, second = figure.axes
+    assert {text.get_text() for text in first.texts} == {"X  2", "y  400", "z"}
+    assert first.get_title("left") == "a (logarithmic)"
+    assert [text.get_text() for text in second.texts] == [], "a team without runs has its place, too"
+
+
+def test_a_run_without_a_tenth_failure_is_told_beside_the_others() -> None:
+    pytest.importorskip("matplotlib")
+    from epymarl_fairtest.report.study_curves import tenth_figure
+    from epymarl_fairtest.report.study_figures import Drawing
+
+    drawing = Drawing(["a"], ["x", "y", "z"], {}, "y")
+    figure = tenth_figure(drawing, {"a": {"x": [None, None], "y": [30, None, 50], "z": [40]}}, "60 episodes")
+    assert [text.get_text() for text in figure.axes[0].texts] == ["never", "1 of 3 never"]
 
 
 def test_the_same_numbers_give_the_same_files(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from benchmarks.cheats import cheat
 from epymarl_fairtest.campaign import packing
 from epymarl_fairtest.campaign.coverage import ALL, PAIRS, SINGLE, Coverage, maps_of
 from epymarl_fairtest.campaign.packing import Packing, compiled, distances, plain
-from epymarl_fairtest.campaign.tally import Tally
+from epymarl_fairtest.campaign.tally import GROWTH_POINTS, Tally, growth
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
@@ -62,26 +62,31 @@ def test_distances_of_many_are_those_of_each_two() -> None:
     assert (apart == apart.T).all()
 
 
+@cache
+def slowly_kept(distance: float, count: int) -> list[bool]:
+    kept: list[NDArray[np.float32]] = []
+    found = []
+    for path, length in zip(*some_paths(count, 1), strict=True):
+        found.append(all(slow_distance(path[:length], other) > distance for other in kept))
+        kept += [path[:length]] if found[-1] else []
+    return found
+
+
 @PACKERS
 @pytest.mark.parametrize("distance", [0.0, 0.05, 0.3, 0.8])
 def test_a_path_is_kept_if_it_is_far_from_all_that_were_kept(
     distance: float, pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packing, "fastest_pack", lambda: pack)
-    paths, lengths = some_paths(140, 1)
-    kept: list[NDArray[np.float32]] = []
-    expected = []
-    for path, length in zip(paths, lengths, strict=True):
-        far = all(slow_distance(path[:length], other) > distance for other in kept)
-        expected.append(far)
-        kept += [path[:length]] if far else []
+    paths, lengths = some_paths(100, 1)
+    expected = slowly_kept(distance, 100)
     together, steps, found = Packing(distance), 20, []
-    for first in range(0, 140, 9):  # batches of few steps and of many
+    for first in range(0, 100, 9):  # batches of few steps and of many
         part = slice(first, first + 9)
         steps = max(steps, int(lengths[part].max()))
         found += together.add(paths[part, :steps], lengths[part]).tolist()
     assert found == expected
-    assert len(together) == sum(expected) < 140
+    assert len(together) == sum(expected) < 100
 
 
 def test_compiled_and_plain_packing_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +126,71 @@ def test_failures_of_a_task_without_positions_differ_by_their_root() -> None:
     found = tally.summary()
     names = ("failures", "distinct_failures", "distinct_failures_wide", "distinct_starts", "roots")
     assert {found[name] for name in names} == {20}
+
+
+# --- growth -------------------------------------------------------------------------------------------
+
+
+def slow_growth(executed: list[int], failing: list[int], distinct: list[int]) -> dict[str, Any]:
+    """Episode by episode: what was known after each."""
+    known = [(sum(f <= number for f in failing), sum(d <= number for d in distinct)) for number in executed]
+    points = sorted({int(len(executed) * part / GROWTH_POINTS) for part in range(1, GROWTH_POINTS + 1)})
+    tenth = [after for after, (_, count) in enumerate(known, 1) if count >= 10]
+    return {
+        "growth": {
+            "episodes": points,
+            "failures": [known[point - 1][0] if point else 0 for point in points],
+            "distinct_failures": [known[point - 1][1] if point else 0 for point in points],
+        },
+        "distinct_area": sum(count for _, count in known) / max(len(executed), 1),
+        "tenth_distinct_failure": tenth[0] if tenth else None,
+    }
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 19, 20, 21, 257])
+@pytest.mark.parametrize("rate", [0.0, 0.3, 1.0])
+def test_growth_is_what_is_known_after_each_episode(count: int, rate: float) -> None:
+    generator = np.random.default_rng(count)
+    executed = 5 + np.arange(count)
+    failing = executed[generator.random(count) < rate]
+    distinct = failing[generator.random(len(failing)) < 0.5]
+    found = growth(executed, failing, distinct)
+    expected = slow_growth(executed.tolist(), failing.tolist(), distinct.tolist())
+    assert found["distinct_area"] == pytest.approx(expected.pop("distinct_area"))
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_of_two_searches_that_end_alike_the_earlier_one_has_the_larger_area() -> None:
+    executed = np.arange(100)
+    early, late = (growth(executed, found, found) for found in (np.arange(20), np.arange(80, 100)))
+    assert early["growth"]["distinct_failures"][-1] == late["growth"]["distinct_failures"][-1] == 20
+    assert early["distinct_area"] > 4 * late["distinct_area"]
+    assert (early["tenth_distinct_failure"], late["tenth_distinct_failure"]) == (10, 90)
+
+
+@pytest.mark.parametrize("placed", [True, False], ids=["placed", "unplaced"])
+def test_a_tally_grows_to_the_counts_it_gives_whatever_the_batches_and_without_what_is_left_out(placed: bool) -> None:
+    team, engine = trained()
+    task: Any = team.task if placed else Unplaced(3, 0)
+    judge = Judge(INDICES["jfi"], 0.9)
+    judged = judge(engine.execute(random_tests(120, team.task.state_size, np.random.default_rng(2))))
+    judged.episodes.id[:] = np.arange(120)
+    judged.episodes.root_seed[60:90] = judged.episodes.root_seed[:30]
+    if not placed:
+        judged.episodes.states = judged.episodes.states[..., :0]
+    grown = []
+    for size in (7, 120):
+        tally = Tally(task, judge, bins=4, distinct_distance=team.task.distinct_distance)
+        for first in range(0, 120, size):
+            tally.add(judged.take(slice(first, first + size)), "execution")
+        summary = tally.summary()
+        grown.append({name: summary[name] for name in ("growth", "distinct_area", "tenth_distinct_failure")})
+        for name in ("failures", "distinct_failures"):
+            assert grown[-1]["growth"][name][-1] == summary[name] > 10
+    assert grown[0] == grown[1]
+    failing = np.flatnonzero(judged.unfair)
+    tally.leave_out(failing[:5], [judged.episodes.take(failing[5:])])
+    assert tally.summary()["growth"]["failures"][-1] == len(failing) - 5
 
 
 # --- coverage -----------------------------------------------------------------------------------------

@@ -93,21 +93,21 @@ def crowded_states(task: str, count: int) -> np.ndarray:
 
 @every_task
 @every_agent
-@few_and_many("count", 50, 300)
+@few_and_many("count", 20, 300)
 def test_a_twin_plays_the_very_episodes_of_the_real_environment(task: str, agent: str, count: int) -> None:
     tests = some_tests(task, count, seed=11)
     assert_identical(twin(task, agent).execute(tests), real_engine(task, agent).execute(tests))
 
 
 @every_task
-@few_and_many("count", 40, 200)
+@few_and_many("count", 15, 200)
 def test_a_twin_follows_random_actions_bit_for_bit(task: str, count: int) -> None:
     tests = some_tests(task, count, seed=12)
     assert_identical(twin(task, epsilon=1.0).execute(tests), real_engine(task, epsilon=1.0).execute(tests))
 
 
 @every_task
-@few_and_many("count", 30, 100)
+@few_and_many("count", 15, 100)
 def test_a_twin_handles_contact_bit_for_bit(task: str, count: int) -> None:
     tests = from_states(task, crowded_states(task, count))
     real = real_engine(task, epsilon=0.8).execute(tests)
@@ -118,7 +118,7 @@ def test_a_twin_handles_contact_bit_for_bit(task: str, count: int) -> None:
 
 @every_task
 @every_agent
-@few_and_many("count", 60, 200)
+@few_and_many("count", 25, 200)
 def test_a_twin_goes_on_from_perturbed_states_at_every_step(task: str, agent: str, count: int) -> None:
     known = task_for(environment(task))
     parents = real_engine(task, agent).execute(some_tests(task, count, seed=13))
@@ -150,8 +150,8 @@ def test_a_twin_goes_on_from_perturbed_states_at_every_step(task: str, agent: st
 @every_task
 @pytest.mark.parametrize("kind", ["greedy", "softmax"])
 def test_a_twin_executes_every_kind_of_choice_and_forced_actions(task: str, kind: str) -> None:
-    tests = some_tests(task, 40, seed=14)
-    forced = np.full((40, LIMITS[task], 3), -1, np.int16)
+    tests = some_tests(task, 15, seed=14)
+    forced = np.full((15, LIMITS[task], 3), -1, np.int16)
     forced[:, 2:5, 1] = 3
     tests.forced = forced
     ours, real = twin(task, kind=kind).execute(tests), real_engine(task, kind=kind).execute(tests)

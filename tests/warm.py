@@ -33,6 +33,15 @@ def start(words: Sequence[str], folder: Path, environment: Mapping[str, str], ou
     return process
 
 
+def finished(words: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path) -> tuple[int, str]:
+    """The exit code of such a command, and what it said."""
+    process = start(words, folder, environment, output)
+    process.join(timeout=600)
+    said = output.read_text(errors="replace")
+    assert process.exitcode is not None, f"fairtest {words[0]} does not end:\n{said}"
+    return process.exitcode, said
+
+
 def _command(words: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:
     multiprocessing.set_start_method("fork", force=True)  # as everywhere outside of here
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -4,8 +4,8 @@ python tools/results_page.py [--check | --write | --draw] [--take FOLDER ...]
 
 Prints the tables, says whether docs/results.md holds them (exit code 1 if not), writes them into it, each between
 `<!-- NAME -->` and `<!-- end -->`, or draws its figures. The prose around them is written by hand. `--take` first
-copies results.csv of finished studies to docs/studies/, under the names of their folders. The paper's numbers are in
-italics.
+copies results.csv of finished studies to docs/studies/, under the names of their folders, and growth.csv to
+docs/studies/growth/. The paper's numbers are in italics.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from epymarl_fairtest.core.statistics import compare, mean_of
-from epymarl_fairtest.study.plan import KINDS, labels_of
-from epymarl_fairtest.study.tables import METRICS
+from epymarl_fairtest.study.kinds import KINDS
+from epymarl_fairtest.study.plan import OURS, in_front, labels_of
+from epymarl_fairtest.study.rows import ALSO, METRICS, Results
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
 DATA = PAGE.parent / "studies"
@@ -87,8 +88,11 @@ PAPER: dict[str, dict[str, dict[str, dict[str, float]]]] = {
 }
 FIGURES = {  # study -> what is drawn of it, as docs/images/results-STUDY.png
     "rq1-paper": "failures", "rq1-strict": "distinct_failures", "rq1-own": "distinct_failures", "rq2-paper": "failures",
-    "rq3b-paper": "failures", "rq3c-paper": "failures",
+    "rq3b-paper": "failures", "rq3c-paper": "failures", "rq1-1000": "distinct_failures",
+    "rq1-18000": "distinct_failures",
 }  # fmt: skip
+FINE = ("coverage", "lowest_index", "natural_rate", "cv_auc_abstract", "cv_auc_full")  # three digits
+RANKED = {**METRICS, **ALSO, "cpu_seconds": "CPU seconds"}
 Rows = list[dict[str, str]]
 
 
@@ -114,10 +118,29 @@ class Found:
         value = mean_of(self.values(team, variant, metric))
         if value.mean is None:
             return "–"
-        digits = 3 if metric in ("coverage", "cv_auc_abstract", "cv_auc_full") else 0
+        digits = 3 if metric in FINE else 0
         told = f"{value.mean:,.{digits}f}" + (f" ± {value.std:,.{digits}f}" if value.std is not None else "")
         paper = self.paper.get(metric, {}).get(team, {}).get(variant)
         return told if paper is None else f"{told} *({paper:,.{digits}f})*"
+
+    @property
+    def ranked(self) -> bool:
+        """Of all methods with everything that is counted today? Earlier studies lack some of it."""
+        return self.kind == "rq1" and "distinct_area" in self.rows[0]
+
+    def seeds(self) -> str:
+        """How many runs each method has on each team."""
+        counts = [len(self.values(team, v, "failures")) for team in self.teams for v in self.variants]
+        least, most = min(counts), max(counts)
+        return f"{most} seeds each" if least == most else f"{least} to {most} seeds: not all runs are there"
+
+    def results(self, growth: Path) -> Results:
+        """What the curves are drawn from."""
+        with open(growth, newline="") as file:
+            points = list(csv.DictReader(file))
+        names = ("distinct_area", "tenth_distinct_failure")
+        rows = [{**row, **{name: float(row[name]) if row[name] else None for name in names}} for row in self.rows]
+        return Results(rows, self.teams, self.variants, {}, KINDS[self.kind].reference, points)
 
     def cost(self) -> str:
         hours = sum(float(row["cpu_seconds"]) for row in self.rows) / 3600
@@ -169,6 +192,77 @@ def ratio(means: dict[str, float], others: list[str], paper: dict[str, float]) -
     return (told[0] or "–") + (f" *({told[1]})*" if told[1] else "")
 
 
+# --- all methods, ranked ------------------------------------------------------------------------------
+
+
+def ranking(found: Found) -> str:
+    """Who is best where, our searches against each other method, and a table per metric with a row per method."""
+    parts = [f"{int(found.rows[0]['budget']):,} episodes, all charged; {found.seeds()}.", best_of(found)]
+    parts += [head_to_head(found, variant) for variant in OURS if variant in found.variants]
+    if "scout" in found.variants:
+        parts.append(worst_runs(found, "scout"))
+    for metric, name in RANKED.items():
+        body = []
+        for variant, label in zip(found.variants, found.labels, strict=True):
+            body.append([label, *(found.cell(team, variant, metric) for team in found.teams)])
+        parts.append(f"{name}:\n\n{table(['', *found.teams], body)}")
+    return "\n\n".join(parts)
+
+
+def best_of(found: Found) -> str:
+    """The best method and the runner-up, per metric and team."""
+    labels = dict(zip(found.variants, found.labels, strict=True))
+    body = []
+    for metric, name in METRICS.items():
+        row = [name]
+        for team in found.teams:
+            runs = {variant: found.values(team, variant, metric) for variant in found.variants}
+            means = {variant: mean_of(values).mean for variant, values in runs.items()}
+            known = sorted((v for v in runs if means[v] is not None), key=lambda v: -(means[v] or 0.0))
+            row.append("–" if len(known) < 2 else f"**{labels[known[0]]}**, {versus(runs, known[0], known[1], labels)}")
+        body.append(row)
+    return f"The best, and how many times the runner-up it is (p, A12):\n\n{table(['', *found.teams], body)}"
+
+
+def versus(runs: dict[str, list[float]], one: str, other: str, labels: dict[str, str] | None = None) -> str:
+    """The ratio of two means, p and A12."""
+    test, (a, b) = compare(runs[one], runs[other]), (mean_of(runs[v]).mean or 0.0 for v in (one, other))
+    over = f" x {labels[other]}" if labels else ""
+    told = f" ({test.p:.0e}{test.stars}, {test.a12:.2f}{test.letter})" if test else ""
+    return (f"{a / b:,.2f}" if b else "more than 0" if a else "–") + over + told.replace("*", r"\*")
+
+
+def head_to_head(found: Found, variant: str) -> str:
+    """A method's distinct failures as a multiple of each other one's."""
+    body = []
+    label = labels_of("rq1", found.variants)[variant]
+    for other, name in zip(found.variants, found.labels, strict=True):
+        if other == variant:
+            continue
+        row = [name]
+        for team in found.teams:
+            runs = {v: found.values(team, v, "distinct_failures") for v in (variant, other)}
+            row.append(versus(runs, variant, other) if all(runs.values()) else "–")
+        body.append(row)
+    title = f"Distinct failures of {label} as a multiple of each other method's (p, A12):"
+    return f"{title}\n\n{table(['', *found.teams], body)}"
+
+
+def worst_runs(found: Found, variant: str) -> str:
+    """The lowest run of a method beside the highest mean of the others."""
+    body = []
+    others = [name for name in found.variants if name not in in_front("rq1", found.variants)]
+    for metric in ("distinct_failures", "distinct_failures_wide", "coverage"):
+        row, digits = [METRICS[metric]], 3 if metric in FINE else 0
+        for team in found.teams:
+            means = [mean_of(found.values(team, name, metric)).mean or 0.0 for name in others]
+            mine = found.values(team, variant, metric)
+            row.append(f"{min(mine):,.{digits}f} / {max(means):,.{digits}f}" if mine and means else "–")
+        body.append(row)
+    label = labels_of("rq1", found.variants)[variant]
+    return f"The lowest run of {label} / the highest mean of the other methods:\n\n{table(['', *found.teams], body)}"
+
+
 def per_charge(found: Found) -> str:
     """Failures per charged episode: where fewer candidates are kept, fewer episodes are charged as the paper counts."""
     body = []
@@ -190,6 +284,8 @@ def tables(path: Path) -> str:
     found = Found(path)
     if found.kind == "rq3a":
         return f"{predictor(found)}\n\n{found.cost()}"
+    if found.ranked:
+        return f"{ranking(found)}\n\n{found.cost()}"
     parts = [metrics(found)]
     if found.kind == "rq1":
         parts.append(against(found))
@@ -199,20 +295,33 @@ def tables(path: Path) -> str:
 
 
 def draw(name: str, metric: str) -> None:
-    """One figure of the study, as the study itself draws it."""
-    from PIL import Image
-
+    """The figures of the study, as the study itself draws them."""
+    from epymarl_fairtest.report.study_curves import curve_figures
     from epymarl_fairtest.report.study_figures import Drawing, study_figures
 
     found = Found(DATA / f"{name}.csv")
     first, reference = found.rows[0], KINDS[found.kind].reference
-    drawing = Drawing(found.teams, found.variants, labels_of(found.kind, found.variants), reference)
+    labels, front = labels_of(found.kind, found.variants), in_front(found.kind, found.variants)
+    drawing = Drawing(found.teams, found.variants, labels, reference, front if found.ranked else ())
     values = {metric: {t: {v: found.values(t, v, metric) for v in found.variants} for t in found.teams}}
     budget = f"{int(first['budget']):,} episodes, {first['accounting']} accounting"
     with TemporaryDirectory() as folder:
         png, _ = study_figures(found.kind, drawing, values, Path(folder), budget)
-        with Image.open(png) as picture:  # a third of the bytes, and nobody sees it
-            picture.convert("RGB").quantize(128).save(PAGE.parent / "images" / f"results-{name}.png", optimize=True)
+        publish(png, name)
+        growth = DATA / "growth" / f"{name}.csv"
+        if found.ranked and growth.is_file():
+            results = found.results(growth)
+            curves = results.curves(), results.areas(), results.tenths()
+            for path in curve_figures(drawing, *curves, Path(folder), budget):
+                if path.suffix == ".png":
+                    publish(path, f"{name}-{path.stem.removeprefix('rq1_')}")
+
+
+def publish(png: Path, name: str) -> None:
+    from PIL import Image
+
+    with Image.open(png) as picture:  # a third of the bytes, and nobody sees it
+        picture.convert("RGB").quantize(96).save(PAGE.parent / "images" / f"results-{name}.png", optimize=True)
 
 
 def filled(page: str) -> str:
@@ -232,6 +341,9 @@ def main() -> int:
     for folder in args.take:
         DATA.mkdir(exist_ok=True)
         shutil.copyfile(folder / "results.csv", DATA / f"{folder.name}.csv")
+        if (folder / "growth.csv").is_file():
+            (DATA / "growth").mkdir(exist_ok=True)
+            shutil.copyfile(folder / "growth.csv", DATA / "growth" / f"{folder.name}.csv")
     if args.check:
         page = PAGE.read_text(encoding="utf-8")
         if filled(page) != page:
@@ -241,7 +353,8 @@ def main() -> int:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     elif args.draw:
         for name, metric in FIGURES.items():
-            draw(name, metric)
+            if (DATA / f"{name}.csv").is_file():
+                draw(name, metric)
     else:
         for path in sorted(DATA.glob("*.csv")):
             print(f"## {path.stem}\n\n{tables(path)}\n")

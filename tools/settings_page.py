@@ -35,9 +35,12 @@ SHOWN: dict[str, Any] = {
     "preset": "paper", "method": "random", "allocation": "prey_distance", "agents": [1, 2], "theta": 0.7,
     "budget": 5000,
     "accounting": "paper", "execution": "softmax", "epsilon": 0.1, "rounds": 2, "generations": 5, "select_ratio": 0.05,
+    "candidates": "random", "genetic_share": 0.2, "screen": 1,
     "crossover_ratio": 1.0, "prioritise": False, "fill": "fronts", "fitness": "f1,f3", "f3_temperature": 1.0,
     "parents": "uniform", "tournament": 4, "buckets": 20, "d": 0.5, "workers": 2, "engine": "lockstep",
-    "random_team": 50, "replay": "all", "natural_episodes": 1000, "seed": 7, "training_pool": 1000, "coverage_bins": 8,
+    "random_team": 50, "replay": "all", "explain": 20, "natural_episodes": 1000,
+    "seed": 7, "training_pool": 1000, "coverage_bins": 8,
+    "curve_episodes": 200, "curve_keep": "all",
     "distinct_distance": 0.2, "report": False, "progress": False, "out": "runs/first",
 }  # fmt: skip
 EXAMPLES: dict[str, dict[str, Any]] = {name: {name: value} for name, value in SHOWN.items()} | {
@@ -47,7 +50,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {name: {name: value} for name, value in SH
     "calibration_episodes": {"theta": "auto", "calibration_episodes": 500, "budget": 5000},
     "temperature": {"execution": "softmax", "temperature": 0.2},
     "pool": {"pool": 500, "budget": 5000},
-    "offspring": {"offspring": 50, "budget": 1500},
+    "offspring": {"offspring": 50, "budget": 2500},
     "predictor_episodes": {"predictor_episodes": 500, "budget": 5000},
     "batch": {"method": "random", "batch": 128},
 }

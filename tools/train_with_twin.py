@@ -2,7 +2,7 @@
 
 A host's own loop plays one episode at a time; here the twin plays `--batch` at once, by the same rules, and the
 learner is asked `--updates` times per batch. What comes out is a policy folder like that of `fairtest=True`:
-weights, policy.yaml, learning curve and training sample.
+weights, policy.yaml, learning curve and training sample; `fairtest curve OUT/checkpoints` draws its fairness.
 
 python tools/train_with_twin.py --algorithm qmix --env fairtest_lbf --steps 5000000 --out policies/lbf-qmix use_rnn=True
 """
@@ -25,6 +25,7 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from epymarl_fairtest.core.episodes import Episodes, random_tests
+from epymarl_fairtest.core.shipped import environments
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.twin import Twin
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
@@ -121,13 +122,16 @@ def sample_into(kept: TrainingSample, episodes: Episodes) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--algorithm", required=True)
-    parser.add_argument("--env", required=True, help="fairtest_mpe, fairtest_pp or fairtest_lbf")
+    parser.add_argument("--env", required=True, help=", ".join(environments()))
     parser.add_argument("--steps", type=int, required=True, help="environment steps")
     parser.add_argument("--batch", type=int, default=32, help="episodes per collection")
     parser.add_argument("--updates", type=int, default=8, help="learner updates per collection")
     parser.add_argument("--pool", type=int, default=1000, help="training episodes kept")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--test-interval", type=int, default=50_000, help="environment steps")
+    parser.add_argument(
+        "--checkpoints", action="store_true", help="keep the team of every test in OUT/checkpoints/STEPS"
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("changes", nargs="*", metavar="NAME=VALUE", help="of the host's configuration")
     given = parser.parse_args()
@@ -181,6 +185,8 @@ def save(
         command=shlex.join(["tools/train_with_twin.py", *sys.argv[1:]]),
     )
     save_policy(given.out, record, training.mac.agent.state_dict())
+    if given.checkpoints:
+        save_policy(given.out / "checkpoints" / str(curve[-1][0]), record, training.mac.agent.state_dict())
     kept.save(given.out / FILE)
     with open(given.out / "learning_curve.csv", "w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -115,6 +115,7 @@ class Tests:
     operator: NDArray[np.int8]
     parent: NDArray[np.int64]
     forced: NDArray[np.int16] | None = None  # (B, T, N); -1 lets the policy choose
+    greedy: NDArray[np.bool_] | None = None  # (B,) rows in which the team takes its best actions and never explores
     prefix: Episodes | None = None
 
     __test__ = False  # the name is the paper's, not pytest's

@@ -38,6 +38,12 @@ def refuse_loose_code(source: str, name: str, *folders: Path) -> None:
             )
 
 
+def refuse_standard_library(source: str, name: str) -> None:
+    """Refuse `module:attribute` of Python itself: a stranger's file could call anything of it, or open a browser."""
+    if ":" in name and name.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
+        raise FairTestError(f"{source} names a module of Python's own, and no environment or allocation is there.")
+
+
 def _places(top: str) -> Iterator[Path]:
     """The folders that hold the module or package of this name."""
     try:

@@ -16,3 +16,8 @@ def shipped(name: str) -> Path:
 def presets() -> list[str]:
     """The named sets of settings."""
     return sorted(path.stem for path in (shipped("config") / "presets").glob("*.yaml"))
+
+
+def environments() -> list[str]:
+    """Our environments, as a host's --env-config names them."""
+    return sorted(path.stem for path in (shipped("config") / "envs").glob("*.yaml"))

@@ -2,7 +2,8 @@
 
 A search finds one start and then many failures like it: counting executions would count that start many times. So a
 vote is a natural failure (an unfair random execution), and where there are too few of these, a start: the most unfair
-failure that descends from it stands for all of them (docs/decisions/023).
+failure that descends from it stands for all of them (docs/decisions/023). Starts that a search chose have no vote: it
+may have chosen them for the agent that comes off badly (docs/decisions/029).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def votes(unfair: NDArray[np.bool_], random: NDArray[np.bool_], start: NDArray[A
     natural = np.flatnonzero(unfair & random)
     if len(natural) >= ENOUGH:
         return Votes(NATURAL, natural)
-    return Votes(STARTS, most_unfair(np.flatnonzero(unfair), start, index))
+    nobody_chose = np.isin(start, start[random])
+    return Votes(STARTS, most_unfair(np.flatnonzero(unfair & nobody_chose), start, index))
 
 
 def most_unfair(rows: NDArray[np.int64], start: NDArray[Any], index: NDArray[Any]) -> NDArray[np.int64]:

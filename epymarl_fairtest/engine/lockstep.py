@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.episodes import Episodes, Tests, empty_episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.rewards import refuse_odd, side_by_side
-from epymarl_fairtest.core.scores import recorded
+from epymarl_fairtest.core.scores import greedy, recorded
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.tasks.world import World
@@ -92,6 +92,8 @@ class Lockstep:
                 raise not_finite(int(tests.root_seed[rows[bad]]), int(at[bad]))
             q = recorded(q, rule.available, policy.reading)
             actions = choose(q, tests.stream[rows], at + tests.shift[rows], rule)
+            if tests.greedy is not None:
+                actions = np.where(tests.greedy[rows, None], greedy(q, rule.available), actions)
             if tests.forced is not None:
                 forced = tests.forced[rows, at]
                 actions = np.where(forced >= 0, forced, actions)
@@ -138,14 +140,27 @@ def memory_before(
     if prefix is None or not start.any():
         return hidden, last
     if policy.hidden_size:
+        first, of = _different_pasts(prefix, start)
         for t in range(int(start.max())):
-            rows = np.flatnonzero(start > t)
+            rows = first[start[first] > t]
             before = prefix.actions[rows, t - 1] if t else last[rows]
             obs = prefix.obs[rows, t] if seen is None else seen(prefix.states[rows, t])
             _, hidden[rows] = policy.forward(obs, before, hidden[rows])
+        hidden = hidden[first[of]]
     late = np.flatnonzero(start > 0)
     last[late] = prefix.actions[late, start[late] - 1]
     return hidden, last
+
+
+def _different_pasts(prefix: Episodes, start: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows whose pasts differ, and for each row which of those its own is: tests that continue one episode from one
+    step share what happened before it. An episode is known by its id; one without an id is a past of its own."""
+    own = np.arange(len(start))
+    if len(prefix.id) != len(start):
+        return own, own
+    past = np.stack([np.where(prefix.id >= 0, prefix.id, -1 - own), start], axis=1)
+    _, first, of = np.unique(past, axis=0, return_index=True, return_inverse=True)
+    return first, of.reshape(-1)
 
 
 def q_if_seen(

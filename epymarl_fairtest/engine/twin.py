@@ -7,6 +7,7 @@ machine (`prove`): a few dozen episodes side by side with the real environments.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Tests, tests_from_seeds
 from epymarl_fairtest.core.rewards import refuse_odd
-from epymarl_fairtest.core.scores import recorded
+from epymarl_fairtest.core.scores import greedy, recorded
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
@@ -68,13 +69,14 @@ class Twin:
         return seen
 
     def _execute_group(self, tests: Tests, rows: NDArray[np.int64], episodes: Episodes) -> None:
-        group = tests.take(rows)
+        group = replace(tests, prefix=None).take(rows)
         kernel, policy, rule, count = self._kernel, self._policy, self._rule, len(rows)
         states = group.start_state.copy()
         fresh = np.flatnonzero(group.from_seed)
         if len(fresh):
             states[fresh] = self.initial_states(group.root_seed[fresh])
-        hidden, last = memory_before(policy, group.prefix, group.start_step, self._seen)
+        past = None if tests.prefix is None else _past(tests.prefix, policy).take(rows)
+        hidden, last = memory_before(policy, past, group.start_step, self._seen)
         step = group.start_step.copy()
         running = step < self._limit
         over = np.zeros(count, bool)
@@ -105,6 +107,8 @@ class Twin:
             if not finite:
                 bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
                 raise not_finite(int(group.root_seed[bad]), int(step[bad]))
+            if group.greedy is not None:
+                actions = np.where(group.greedy[:, None], greedy(q, rule.available), actions).astype(np.int16)
             if group.forced is not None:
                 forced = group.forced[np.arange(count), np.minimum(step, self._limit - 1)]
                 actions = np.where(forced >= 0, forced, actions).astype(np.int16)
@@ -115,6 +119,14 @@ class Twin:
             at += running
             running &= ~over & (step < self._limit)
         episodes.length[rows] = step
+
+
+def _past(prefix: Episodes, policy: Policy) -> Episodes:
+    """What the policy carries on from: the last actions, and with a memory the states that were seen."""
+    nothing: dict[str, Any] = {name: getattr(prefix, name)[..., :0] for name in ("q", "rewards", "obs")}
+    return (
+        replace(prefix, **nothing) if policy.hidden_size else replace(prefix, **nothing, states=prefix.states[..., :0])
+    )
 
 
 def _record(

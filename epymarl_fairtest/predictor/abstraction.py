@@ -6,6 +6,7 @@ tuple: with 10,000 states the chance that any two share a name is about 1e-12.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,11 +48,11 @@ def abstraction(q: NDArray[np.float32], d: float) -> Abstraction:
     return Abstraction(d, np.unique(joint_states(q, d)))
 
 
-def candidate_levels(q: NDArray[np.float32], count: int = 3) -> list[float]:
+def candidate_levels(q: NDArray[np.float32]) -> list[float]:
     """Levels d that give the training data FEWEST to MOST joint states, from coarse to fine.
 
-    d must follow the scale of the Q-values, which differs by orders of magnitude between teams: the two
-    ends of the range are found by bisection, `count` levels are spread between them.
+    d must follow the scale of the Q-values, which differs by orders of magnitude between teams: the two ends of the
+    range are found by bisection, the third lies between them. All by square roots, which processors round alike.
     """
     scale = float(np.ptp(q))
     if scale == 0:
@@ -60,13 +61,13 @@ def candidate_levels(q: NDArray[np.float32], count: int = 3) -> list[float]:
     fewest = min(FEWEST, max(1, most // 4))
     coarse = _level_with(q, fewest, fewest + fewest // 10, scale * 1e-6, scale * 2)
     fine = _level_with(q, most - most // 10, most, scale * 1e-6, coarse)
-    return [float(d) for d in np.geomspace(coarse, fine, count)]
+    return [coarse, math.sqrt(coarse * fine), fine]
 
 
 def _level_with(q: NDArray[np.float32], fewest: int, most: int, low: float, high: float) -> float:
     """A level between `low` and `high` with `fewest` to `most` joint states (they get fewer as d grows)."""
     for _ in range(20):
-        middle = float(np.sqrt(low * high))
+        middle = math.sqrt(low * high)
         states = len(np.unique(joint_states(q, middle)))
         if fewest <= states <= most:
             break

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from epymarl_fairtest.core.statistics import Rate
+from epymarl_fairtest.report.curve import curve_figures
 from epymarl_fairtest.report.drawing import colour
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.report.svg import ACCENT, GRID, INK, PAPER, QUIET, element_of
@@ -50,6 +51,7 @@ def figures_of(view: View, chains: Sequence[Sequence[Link]]) -> dict[str, list[s
             drawn["index"] = [index_figure(view)]
         if view.groups and view.agents:
             drawn["who"] = [worst_figure(view), share_figure(view)]
+        drawn |= curve_figures(view.record.summary.get("curve"))
         if view.growth is not None:
             drawn["growth"] = [growth_figure(view)]
         if view.rounds:

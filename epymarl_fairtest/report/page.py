@@ -17,6 +17,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from epymarl_fairtest.campaign.cautions import amount, cautions
 from epymarl_fairtest.campaign.coverage import ALL
+from epymarl_fairtest.campaign.selection import worst
+from epymarl_fairtest.campaign.steps.explain.words import first_sentence
 from epymarl_fairtest.core.files import make_folder, remove_left_over, write_atomically
 from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report import wording
@@ -24,7 +26,6 @@ from epymarl_fairtest.report.drawing import AGENTS
 from epymarl_fairtest.report.figures import figures_of
 from epymarl_fairtest.report.replays import Replays, replays_of
 from epymarl_fairtest.report.sections import Data, sections_of
-from epymarl_fairtest.report.selection import worst
 from epymarl_fairtest.report.view import Link, View, lineage_of, view_of
 from epymarl_fairtest.report.wording import number, percent
 from epymarl_fairtest.store.finished import read_run
@@ -50,7 +51,7 @@ def html_of(view: View, replays: Replays) -> str:
     chains = chains_of(view, replays)
     drawn = figures_of(view, chains)
     style, script = ((STATIC / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    data = {"colours": AGENTS, "scenes": [one.as_json() for one in replays.all], "table": view.table}
+    data = {"colours": AGENTS, "scenes": [one.as_json() for one in replays.scenes], "table": view.table}
     templates = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
@@ -62,6 +63,7 @@ def html_of(view: View, replays: Replays) -> str:
         verdict=wording.verdict(view),
         cautions=cautions(view.summary),
         lead=f"{wording.theta_sentence(view)} {wording.rate_sentence(view)}",
+        why=first_sentence(told) if (told := view.record.explanation) and told["explained"] else "",
         cards=cards(view),
         sections=sections_of(view, replays, drawn, chains),
         version=view.record.manifest.get("fairtest", ""),

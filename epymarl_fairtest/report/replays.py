@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.campaign.selection import gallery
 from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.scenes import Scene, scene_of
-from epymarl_fairtest.report.selection import representative, worst
+from epymarl_fairtest.report.why import Small, Why, smalls_of, whys_of
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import FinishedRun
 from epymarl_fairtest.tasks.contract import Task
 
-EACH = 5  # most unfair ones, and as many representative ones
 LONGEST = 120  # steps; films of longer episodes would outweigh the rest of the page
 
 
@@ -25,11 +25,13 @@ class Replay:
     scene: Scene
     film: bytes | None  # GIF; None for a long episode
     still: bytes  # PNG
+    why: Why | Small | None = None  # where it was explained
 
     def as_json(self) -> dict[str, Any]:
         """What the player needs."""
         scene = self.scene
-        return scene.as_json() | {"changed": scene.changed, "happened": scene.happened, "worse": scene.worse.tolist()}
+        plain = {"changed": scene.changed, "happened": scene.happened, "worse": scene.worse.tolist()}
+        return scene.as_json() | plain | (self.why.as_json() if self.why else {})
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,17 @@ class Replays:
     worst: list[Replay]
     representative: list[Replay]
     placed: bool  # are the agents' places known?
+    smallest: list[Replay] = field(default_factory=list)  # smallest examples, beside their fair neighbours
 
     @property
     def all(self) -> list[Replay]:
+        """The failures themselves."""
         return self.worst + self.representative
+
+    @property
+    def scenes(self) -> list[Replay]:
+        """Everything that has a player."""
+        return self.all + self.smallest
 
 
 def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
@@ -50,17 +59,21 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     episodes = load_failures(record.path / "failures.npz")
     task = task or task_of(record.path, record.manifest, episodes)
     stable = np.flatnonzero(record.failures["status"] != "unstable")
-    lowest = stable[worst(record.failures["index"][stable], EACH, record.failures["root_seed"][stable])]
-    others = np.setdiff1d(stable, lowest)
-    typical = others[representative(task, episodes.take(others), EACH)] if len(others) else others
+    index, roots = record.failures["index"], record.failures["root_seed"]
+    lowest, typical = gallery(task, index, roots, stable, episodes.take)
+
+    whys = whys_of(record, task)
 
     def shown_at(rows: NDArray[np.int64]) -> list[Replay]:
         index = str(record.summary.get("index", "jfi"))
-        return [replay_of(scene_of(task, episodes, row, index, record.theta, record.agents)) for row in rows.tolist()]
+        scenes = [scene_of(task, episodes, row, index, record.theta, record.agents) for row in rows.tolist()]
+        return [replay_of(scene, whys.get(scene.id)) for scene in scenes]
 
     shown = Replays(shown_at(lowest), shown_at(typical), False)
-    return Replays(shown.worst, shown.representative, any(one.scene.field.kind != "none" for one in shown.all))
+    small = [Replay(one.scene, None, drawing.png(one.scene), one) for one in smalls_of(record, task)]
+    placed = any(one.scene.field.kind != "none" for one in shown.all)
+    return Replays(shown.worst, shown.representative, placed, small)
 
 
-def replay_of(scene: Scene) -> Replay:
-    return Replay(scene, drawing.gif(scene) if scene.steps <= LONGEST else None, drawing.png(scene))
+def replay_of(scene: Scene, why: Why | None = None) -> Replay:
+    return Replay(scene, drawing.gif(scene) if scene.steps <= LONGEST else None, drawing.png(scene), why)

@@ -16,8 +16,10 @@ from epymarl_fairtest.campaign.steps.replay import replay_sentence
 from epymarl_fairtest.core.judged import places_of
 from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, is_charged
 from epymarl_fairtest.report import wording
+from epymarl_fairtest.report.curve import curve_content
 from epymarl_fairtest.report.replays import Replay, Replays
 from epymarl_fairtest.report.view import MOST_ROWS, Link, View
+from epymarl_fairtest.report.why import why_section
 from epymarl_fairtest.report.wording import number, percent
 
 FIRST_ROWS = 25  # of the table, for readers without scripts
@@ -37,6 +39,8 @@ FILES = {
     "failures.csv": "one line per unfair execution",
     "failures.npz": "the same with states, actions, rewards and Q-values",
     "executions.npz": "one row per judged episode",
+    "explain.json": "why failures happened: causes, decisions, situations",
+    "explain.npz": "P(unfair) by step, and the other courses of failures",
     "natural.npz": "the same of random executions that were made after the search",
     "evidence.npz": "what the method kept: fitness values, ROC curves, coverage cells",
     "journal.jsonl": "one line per executed batch",
@@ -74,6 +78,8 @@ def sections_of(view: View, replays: Replays, drawn: Drawn, chains: Sequence[Seq
         Section("index", "Fairness", "How fair are its episodes?", index_section(view, drawn)),
         Section("competence", "Competence", "Has the team learned its task?", competence_section(view)),
         Section("who", "Who", "Who comes off badly?", who_section(view, drawn)),
+        Section("why", "Why", "Why did they happen?", why_section(view.record, {one.scene.id for one in replays.all})),
+        *curve_sections(view.record.summary, drawn),
         Section("replays", "Replays", "Failures to watch", replays_section(view, replays)),
         Section("growth", "Search", "What the search found", growth_section(view, drawn)),
         *filter(None, (step_section(step, view.record.summary) for step in STEPS.values())),
@@ -86,6 +92,12 @@ def sections_of(view: View, replays: Replays, drawn: Drawn, chains: Sequence[Seq
         Section("table", "Table", "All failures", table_section(view)),
         Section("run", "Run", "The run", run_section(view)),
     ]
+
+
+def curve_sections(summary: Mapping[str, Any], drawn: Drawn) -> list[Section]:
+    """Fairness during training, where it was measured; a team that came without its curve misses nothing."""
+    content = curve_content(summary.get("curve"), drawn)
+    return [] if content is None else [Section("curve", "Training", "How fair was it while it learned?", content)]
 
 
 def figure(drawing: str, caption: str, *key: tuple[str, str]) -> Data:
@@ -179,12 +191,22 @@ def replays_section(view: View, replays: Replays) -> Data | Absent:
         "Rings mark agents that end nearer to the least that anyone received than to the most. A crossed circle, and"
         " the wedge below the slider, mark where an episode was changed; the dotted trail before it is its parent's."
     )
+    explained = (
+        "Where a failure was explained, the strip below the slider is the darker the likelier it is to end unfair from"
+        " that step on, and a diamond marks the decision that would have changed it. What would have happened then"
+        " plays beside it, on the same clock."
+    )
     unplaced = "Nothing is known of places here: the players draw what each agent has received over time."
-    players = [player(one, place) for place, one in enumerate(replays.all)]
+    players = [player(one, place) for place, one in enumerate(replays.scenes)]
     return {
-        "text": [marks, view.legend if replays.placed else unplaced],
+        "text": [
+            marks,
+            explained if any(one.why for one in replays.all) else "",
+            view.legend if replays.placed else unplaced,
+        ],
         "worst": players[: len(replays.worst)],
-        "representative": players[len(replays.worst) :],
+        "representative": players[len(replays.worst) : len(replays.all)],
+        "smallest": [small_player(one) for one in players[len(replays.all) :]],
     }
 
 
@@ -198,6 +220,7 @@ def player(one: Replay, place: int) -> Data:
     received = ", ".join(f"{wording.agent(n)} receives {amount(value)}" for n, value in enumerate(final))
     return {
         "id": scene.id,
+        "anchor": f"failure-{scene.id}",
         "place": place,
         "name": name,
         "label": f"{name}: {received}",
@@ -205,6 +228,20 @@ def player(one: Replay, place: int) -> Data:
         "received": "received so far" + (" (0 is best)" if scene.costs else ""),
         "film": one.film and data_uri("image/gif", one.film),
         "still": data_uri("image/png", one.still),
+        "why": one.why.card() if one.why else None,
+        "itself": f"As it was · {scene.verdict}, index {scene.index:.3f}",
+    }
+
+
+def small_player(one: Data) -> Data:
+    """The card of a smallest example, which is no failure of the search itself."""
+    name = one["name"].replace("Failure", "Smallest example of failure")
+    how = one["how"].rpartition(" · ")[2]
+    return one | {
+        "name": name,
+        "label": one["label"].replace(one["name"], name),
+        "how": how,
+        "anchor": f"smallest-{one['id']}",
     }
 
 

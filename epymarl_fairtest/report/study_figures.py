@@ -21,6 +21,7 @@ Values = Mapping[str, Mapping[str, Sequence[float]]]
 """team -> variant -> one number per run"""
 
 HIGHLIGHT, OTHERS, INK = "#0072B2", "#B0B7BF", "#22272B"  # blue on grey: told apart by everyone, and in print
+FRONT = ("#D55E00", "#009E73", "#CC79A7", "#E69F00")  # told apart by everyone, and from the blue
 FORMATS = ("png", "pdf")
 NO_DATE = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}, "pdf": {"CreationDate": None}}
 STYLE: dict[str, Any] = {"fontsize": 9, "color": INK}
@@ -34,16 +35,24 @@ class Drawing:
     variants: Sequence[str]
     labels: Mapping[str, str]
     reference: str
+    front: Sequence[str] = ()  # variants with colours of their own, the reference beside them
 
     def label(self, variant: str) -> str:
         return self.labels.get(variant, variant)
 
     def colour(self, variant: str) -> str:
-        return HIGHLIGHT if variant == self.reference else OTHERS
+        if variant == self.reference:
+            return HIGHLIGHT
+        others = [name for name in self.front if name != self.reference]
+        return FRONT[others.index(variant) % len(FRONT)] if variant in others else OTHERS
+
+    def in_front(self, variant: str) -> bool:
+        return variant == self.reference or variant in self.front
 
 
 UNITS = {"failures": "failures", "distinct_failures": "distinct failures",
-         "distinct_failures_wide": "wide distinct failures", "roots": "starts of failures",
+         "distinct_failures_wide": "wide distinct failures", "distinct_starts": "distinct starts of failures",
+         "distinct_area": "distinct failures known on average", "roots": "starts of failures",
          "coverage": "coverage (share of grid cells)", "auc": "AUC-ROC"}  # fmt: skip
 
 
@@ -74,7 +83,7 @@ def study_figures(kind: str, drawing: Drawing, values: Mapping[str, Values], fol
 def methods_figure(drawing: Drawing, values: Values, unit: str) -> Figure:
     """RQ1: one panel per team, one horizontal box per method, every run as a dot."""
     count = len(drawing.variants)
-    figure, panels, columns = _panels(drawing, width=3.4, height=0.75 + 0.34 * count)
+    figure, panels, columns = panels_of(drawing, width=3.4, height=0.75 + 0.34 * count)
     for number, (team, axes) in enumerate(zip(drawing.teams, panels, strict=True)):
         for place, variant in enumerate(drawing.variants):
             _box(axes, values[team][variant], place, drawing.colour(variant), vertical=False)
@@ -83,22 +92,22 @@ def methods_figure(drawing: Drawing, values: Values, unit: str) -> Figure:
         if number % columns == 0:
             names = axes.set_yticklabels([drawing.label(variant) for variant in drawing.variants])
             for text, variant in zip(names, drawing.variants, strict=True):
-                text.set_fontweight("bold" if variant == drawing.reference else "normal")
+                text.set_fontweight("bold" if drawing.in_front(variant) else "normal")
         logarithmic = _scale(axes, [v for runs in values[team].values() for v in runs])
-        _finish(axes, f"{team} (logarithmic)" if logarithmic else team, grid="x")
+        finish(axes, f"{team} (logarithmic)" if logarithmic else team, grid="x")
     figure.supxlabel(unit, **STYLE)
     return figure
 
 
 def ratios_figure(drawing: Drawing, values: Values, unit: str) -> Figure:
     """RQ2: one panel per team, one box per ratio."""
-    figure, panels, _ = _panels(drawing, width=3.0, height=2.6)
+    figure, panels, _ = panels_of(drawing, width=3.0, height=2.6)
     for team, axes in zip(drawing.teams, panels, strict=True):
         for place, variant in enumerate(drawing.variants):
             _box(axes, values[team][variant], place, drawing.colour(variant), vertical=True)
         axes.set_xticks(range(len(drawing.variants)), [drawing.label(variant) for variant in drawing.variants])
         axes.set_ylim(bottom=0)
-        _finish(axes, team, grid="y")
+        finish(axes, team, grid="y")
     figure.supxlabel("share of the candidates kept", **STYLE)
     figure.supylabel(unit.replace(" (", "\n("), multialignment="center", **STYLE)
     return figure
@@ -120,12 +129,12 @@ def _box(axes: Axes, runs: Sequence[float], place: int, colour: str, *, vertical
         whiskerprops={"color": INK, "linewidth": 0.8},
         capprops={"color": INK, "linewidth": 0.8},
     )
-    beside = place + _spread(len(runs), 0.16)
+    beside = place + spread(len(runs), 0.16)
     x, y = (beside, runs) if vertical else (runs, beside)
     axes.scatter(x, y, s=9, color=INK, alpha=0.65, linewidths=0, zorder=3, clip_on=False)
 
 
-def _spread(count: int, width: float) -> np.ndarray:
+def spread(count: int, width: float) -> np.ndarray:
     """Dots side by side, always the same way."""
     return np.zeros(1) if count == 1 else np.linspace(-width, width, count)
 
@@ -135,7 +144,7 @@ def _spread(count: int, width: float) -> np.ndarray:
 
 def bars_figure(drawing: Drawing, values: Values, unit: str) -> Figure:
     """RQ3-b: one panel per team, the mean of each configuration with its standard deviation and its runs."""
-    figure, panels, _ = _panels(drawing, width=3.8, height=2.7)
+    figure, panels, _ = panels_of(drawing, width=3.8, height=2.7)
     for team, axes in zip(drawing.teams, panels, strict=True):
         for place, variant in enumerate(drawing.variants):
             runs = values[team][variant]
@@ -143,10 +152,10 @@ def bars_figure(drawing: Drawing, values: Values, unit: str) -> Figure:
                 continue
             axes.bar(place, np.mean(runs), 0.66, color=drawing.colour(variant), edgecolor=INK, linewidth=0.8)
             axes.errorbar(place, np.mean(runs), _std(runs), color=INK, capsize=3, linewidth=1)
-            axes.scatter(place + _spread(len(runs), 0.2), runs, s=9, color=INK, alpha=0.65, linewidths=0, zorder=3)
+            axes.scatter(place + spread(len(runs), 0.2), runs, s=9, color=INK, alpha=0.65, linewidths=0, zorder=3)
         axes.set_xticks(range(len(drawing.variants)), [drawing.label(variant) for variant in drawing.variants])
         axes.set_ylim(bottom=0)
-        _finish(axes, team, grid="y")
+        finish(axes, team, grid="y")
     figure.supylabel(unit.replace(" (", "\n("), multialignment="center", **STYLE)
     return figure
 
@@ -195,7 +204,7 @@ def pairs_figure(drawing: Drawing, values: Values, unit: str, *, difference: str
     low, high = right.get_xlim()
     right.set_xlim(min(low, 0.0), max(high, 0.01))  # gains of nothing have an axis, too
     for axes in (left, right):
-        _finish(axes, "", grid="x")
+        finish(axes, "", grid="x")
     legend = {label: handle for handle, label in zip(*left.get_legend_handles_labels(), strict=True)}
     if legend:
         place_of: Any = {"loc": "outside upper left", "ncols": 2, "frameon": False, "fontsize": 9}
@@ -206,7 +215,7 @@ def pairs_figure(drawing: Drawing, values: Values, unit: str, *, difference: str
 # --- common -------------------------------------------------------------------------------------------
 
 
-def _panels(drawing: Drawing, *, width: float, height: float) -> tuple[Figure, list[Axes], int]:
+def panels_of(drawing: Drawing, *, width: float, height: float) -> tuple[Figure, list[Axes], int]:
     """Panels in rows of up to three, and how many are in a row; the last row's empty places stay empty."""
     count = len(drawing.teams)
     columns = min(count, 2 if count == 4 else 3)
@@ -236,7 +245,7 @@ def _std(runs: Sequence[float]) -> float:
     return float(np.std(runs, ddof=1)) if len(runs) > 1 else 0.0
 
 
-def _finish(axes: Axes, title: str, *, grid: str) -> None:
+def finish(axes: Axes, title: str, *, grid: str) -> None:
     if title:
         axes.set_title(title, fontsize=10, color=INK, loc="left", fontweight="bold")
     values = axes.xaxis if grid == "x" else axes.yaxis

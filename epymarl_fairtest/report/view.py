@@ -202,7 +202,7 @@ def growth_of(record: FinishedRun) -> Growth | None:
         return None
     failing = np.flatnonzero(record.unfair())
     new = np.zeros(len(record.executions["id"]), np.int64)
-    new[failing[np.unique(record.executions["root_seed"][failing], return_index=True)[1]]] = 1
+    new[failing[np.unique(record.starts_of(record.executions)[failing], return_index=True)[1]]] = 1
     starts_found = np.concatenate([[0], np.cumsum(new)])
     at = np.unique(np.linspace(0, len(new), 400).round().astype(np.int64))
     purpose = record.executions["purpose"]

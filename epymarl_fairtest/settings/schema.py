@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -109,13 +111,28 @@ class Settings:
         "failures that are replayed through the real environment after the search: all of them, or this many, drawn"
         " at random",
     )
+    explain: int | str = setting(
+        Rule("all, or a whole number of at least 0", lambda v: v == "all" or (is_whole(v) and v >= 0)),
+        "different failures that are explained after the search (docs/explaining.md), the most unfair and"
+        " representative ones first; all, or at most this many; 0: none. Without a compiled twin a few",
+    )
     natural_episodes: int | None = setting(
         whole(0, optional=True),
         "random executions of the team after the search, for the natural rate alone and charged to nobody; null: 200"
-        " where the method makes no random ones, else none",
+        " where the method makes no random ones, otherwise what is missing to 500 where a twin executes them",
     )
     seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
     training_pool: int = setting(whole(0), "training episodes kept, later ones more likely; 0 switches the hook off")
+    curve_episodes: int | None = setting(
+        whole(0, AT_ONCE, optional=True),
+        "random executions of the team at every test of the host, for the fairness curve; null: 500 where the"
+        " environment has a twin, else none",
+    )
+    curve_keep: str = setting(
+        one_of("all", "best", "none"),
+        "teams of the curve that are kept: all, those that no other beats in return and natural rate (at most 10), or"
+        " none",
+    )
     coverage_bins: int = setting(
         whole(1, 64),
         "bins per position coordinate of the coverage grid",
@@ -205,4 +222,10 @@ def checked_settings(values: Mapping[str, Any]) -> Settings:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    return deepcopy(_parsed(path))
+
+
+@cache
+def _parsed(path: Path) -> dict[str, Any]:
+    """Once: the files are FairTest's own, and reading YAML takes longer than checking all settings."""
     return yaml.safe_load(path.read_text()) or {}

@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -24,50 +24,19 @@ from epymarl_fairtest.settings import FIELDS, LARGEST, Settings, flat_names, par
 from epymarl_fairtest.store.read import damaged, read_json
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
 from epymarl_fairtest.study.jobs import Job, load_team
+from epymarl_fairtest.study.kinds import KINDS
 from epymarl_fairtest.team.sample import FILE as SAMPLE
 
 FORMAT = 1
 DEFAULTS = {
     "replay": 100,  # per job, out of thousands: every job also proves its twin
     "workers": 1,  # the jobs themselves run in parallel
+    "explain": 0,  # a study counts; whoever wonders why runs `fairtest explain` on a kept run
     "report": False,  # nobody opens hundreds of pages
 }
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A research question: its variants with the settings they change, and the one the others are compared with."""
-
-    title: str
-    reference: str
-    variants: Mapping[str, Mapping[str, Any]]
-    labels: Mapping[str, str]
-
-
-def _kinds() -> dict[str, Kind]:
-    ratios = {f"{ratio:.2f}": {"select_ratio": ratio} for ratio in (0.05, 0.10, 0.15, 0.20)}
-    # The paper compares the fitness functions in the plain search, without prioritisation.
-    alone: dict[str, dict[str, Any]] = {name: {"fitness": [name], "prioritise": False} for name in ("f1", "f2", "f3")}
-    fitness = {
-        "f0": {"fitness": [], "prioritise": False},
-        **alone,
-        "all": {"fitness": ["f1", "f2", "f3"], "prioritise": False},
-    }
-    return {
-        "rq1": Kind("RQ1: the methods", "fairtest", {}, {}),
-        "rq2": Kind("RQ2: the select ratio", "0.20", ratios, {name: f"{float(name):.0%}" for name in ratios}),
-        "rq3a": Kind("RQ3-a: the predictor's fairness features", "predictor", {"predictor": {}}, {}),
-        "rq3b": Kind(
-            "RQ3-b: the fitness functions", "all", fitness, {n: f"{n} only" for n in alone} | {"all": "f1+f2+f3"}
-        ),
-        "rq3c": Kind(
-            "RQ3-c: the prioritisation", "on", {"off": {"prioritise": False}, "on": {"prioritise": True}},
-            {"off": "Without prioritisation", "on": "With prioritisation"},
-        ),
-    }  # fmt: skip
-
-
-KINDS = _kinds()
+OURS = ("scout", "fairtest")
 
 
 def labels_of(kind: str, variants: Iterable[str]) -> Mapping[str, str]:
@@ -75,12 +44,29 @@ def labels_of(kind: str, variants: Iterable[str]) -> Mapping[str, str]:
     if kind != "rq1":
         return KINDS[kind].labels
     known = [variant for variant in variants if variant.partition(":")[0] in STRATEGIES]
-    return {variant: _label(*variant.partition(":")[::2]) for variant in known}
+    labels = {variant: _label(*variant.partition(":")[::2]) for variant in known}
+    short = {variant: _label(*variant.partition(":")[::2], said=_in_words) for variant in known}
+    alike = Counter(short.values())
+    return {variant: short[variant] if alike[short[variant]] == 1 else labels[variant] for variant in known}
 
 
-def _label(method: str, options: str) -> str:
+def in_front(kind: str, variants: Iterable[str]) -> list[str]:
+    """The variants that the study is about, where it compares methods: our searches under any options."""
+    return [variant for variant in variants if kind == "rq1" and variant.partition(":")[0] in OURS]
+
+
+def _label(method: str, options: str, said: Callable[[str], str] = str) -> str:
     label = STRATEGIES[method].label
-    return f"{label} ({', '.join(options.split(','))})" if options else label
+    return f"{label} ({', '.join(map(said, options.split(',')))})" if options else label
+
+
+def _in_words(option: str) -> str:
+    """NAME=VALUE as short as it can be said: a word speaks for itself, a number does not."""
+    name, _, value = option.partition("=")
+    name = name.replace("_", " ")
+    if value.lower() in ("true", "false"):
+        return name if value.lower() == "true" else f"no {name}"
+    return value if value[:1].isalpha() else f"{name} {value}"
 
 
 @dataclass(frozen=True)

@@ -1,163 +1,18 @@
-"""From finished jobs to a tidy table, and from that to the paper's tables, in Markdown and in LaTeX.
+"""The paper's tables, in Markdown and in LaTeX, and who is best where.
 
-Knows rows and how the paper arranges them; no folder, no run.
+Knows how rows are arranged; no folder, no run.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from epymarl_fairtest.core.statistics import Comparison, Mean, compare, mean_of
-
-Row = dict[str, Any]
-
-COLUMNS = {
-    "study": "rq1, rq2, rq3a, rq3b or rq3c",
-    "policy": "name of the team in the study: the folder under runs/",
-    "task": "the environment family, as FairTest names it",
-    "algorithm": "what the team was trained with",
-    "method": "strategy that chose the tests; predictor in rq3a",
-    "variant": "what the study varies: the method (rq1), the select ratio (rq2), the fitness functions (rq3b), the"
-    " prioritisation (rq3c)",
-    "seed": "root seed of the run",
-    "accounting": "what counts against the budget: strict or paper",
-    "preset": "named set of values that the settings began with",
-    "budget": "episodes the method may spend, in the unit of the accounting",
-    "index": "fairness index",
-    "theta": "failure threshold; calibrated per run with theta=auto",
-    "failures": "unfair episodes",
-    "unique_failures": "those that differ in a state or an action",
-    "distinct_failures": "those whose paths are further than a stated distance from every one counted before,"
-    " wherever they began",
-    "distinct_failures_wide": "the same at three times the distance",
-    "distinct_starts": "initial states of failures that are further apart than that distance",
-    "roots": "initial seeds that failures descend from",
-    "coverage": "share of the cells of the position grid that failures touch, 0 to 1",
-    "coverage_of": "which agents share a grid: all agents or, where that has too many cells, pairs of agents",
-    "suffix_failures": "failures that are unfair in what was executed alone",
-    "undefined": "episodes in which nobody received anything",
-    "confirmed_failures": "failures that were replayed in the real environment and came out the same",
-    "unstable_failures": "replayed ones that did not, and are not counted as failures",
-    "evaluated": "episodes that were judged",
-    "executed_episodes": "episodes that were executed, whatever for",
-    "executed_steps": "environment steps that were executed",
-    "charged_strict": "episodes charged if everything counts",
-    "charged_paper": "episodes charged as the paper counts",
-    "cpu_seconds": "CPU seconds of the run",
-    "wall_seconds": "seconds the run took",
-    "auc_abstract": "out-of-bag AUC of the predictor with abstract states alone",
-    "auc_full": "the same with fairness features",
-    "cv_auc_abstract": "rq3a: mean AUC over the folds of the cross-validation, abstract states alone",
-    "cv_auc_full": "rq3a: the same with fairness features",
-    "cv_std_abstract": "rq3a: standard deviation of the AUC over the folds, abstract states alone",
-    "cv_std_full": "rq3a: the same with fairness features",
-    "d": "abstraction level",
-    "joint_states": "joint abstract states of the labelled episodes",
-    "engine": "what executed the episodes: twin or lockstep",
-    "run": "folder of the run, from the study's folder",
-}
-"""Columns of results.csv: name and meaning. A value that a run does not have is empty."""
-
-METRICS = {
-    "failures": "Failures", "distinct_failures": "Distinct failures",
-    "distinct_failures_wide": "Wide distinct failures", "roots": "Roots", "coverage": "Coverage",
-}  # fmt: skip
-"""What methods are compared by, as far as the runs tell it; more is better."""
-COSTS = {"executed_episodes": "Executed episodes", "cpu_seconds": "CPU seconds"}
-
-
-def tidy_row(summary: Mapping[str, Any], **known: Any) -> Row:
-    """One run as a row: `known` is what the study knows of it, the rest is in its summary."""
-    predictor = summary.get("predictor") or {}
-    folds: dict[str, float | None] = {}
-    for name in ("abstract", "full"):
-        auc = mean_of(predictor.get(f"cv_{name}", ()))
-        folds |= {f"cv_auc_{name}": auc.mean, f"cv_std_{name}": auc.std}
-    values = {**summary, **predictor, **folds, **known}
-    return {column: values.get(column) for column in COLUMNS}
-
-
-def to_csv(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> str:
-    out = io.StringIO()
-    writer = csv.DictWriter(out, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: "" if row[name] is None else row[name] for name in columns} for row in rows)
-    return out.getvalue()
-
-
-# --- the runs of a team and a variant -----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Results:
-    """All rows of a study, and how its tables are arranged."""
-
-    rows: Sequence[Row]
-    teams: Sequence[str]
-    variants: Sequence[str]
-    labels: Mapping[str, str]
-    reference: str  # the variant that the others are compared with
-
-    def label(self, variant: str) -> str:
-        return self.labels.get(variant, variant)
-
-    def values(self, team: str, variant: str, metric: str) -> list[float]:
-        chosen = (row for row in self.rows if (row["policy"], row["variant"]) == (team, variant))
-        return [row[metric] for row in chosen if row.get(metric) is not None]
-
-    @property
-    def metrics(self) -> dict[str, str]:
-        """METRICS without those that earlier runs lack."""
-        lacking = {name for name in METRICS if self.rows and all(row.get(name) is None for row in self.rows)}
-        return {name: METRICS[name] for name in METRICS if name not in lacking}
-
-    def mean(self, team: str, variant: str, metric: str) -> Mean:
-        return mean_of(self.values(team, variant, metric))
-
-    def compare(self, team: str, variant: str, metric: str) -> Comparison | None:
-        """The reference against another variant."""
-        return compare(self.values(team, self.reference, metric), self.values(team, variant, metric))
-
-    @property
-    def others(self) -> list[str]:
-        return [variant for variant in self.variants if variant != self.reference]
-
-
-STATISTICS = (
-    "policy", "metric", "variant", "runs", "mean", "std", "reference", "reference_runs", "reference_mean",
-    "reference_std", "ratio", "p", "a12", "effect",
-)  # fmt: skip
-
-
-def statistics_rows(results: Results) -> list[Row]:
-    """The reference against each other variant, per team and metric."""
-    rows: list[Row] = []
-    if results.reference not in results.variants:
-        return rows
-    for team in results.teams:
-        for metric in results.metrics:
-            mine = results.mean(team, results.reference, metric)
-            for variant in results.others:
-                theirs, test = results.mean(team, variant, metric), results.compare(team, variant, metric)
-                values = (
-                    team, metric, variant, theirs.runs, theirs.mean, theirs.std, results.reference, mine.runs,
-                    mine.mean, mine.std, ratio(mine, theirs),
-                    *((test.p, test.a12, test.letter) if test else (None, None, None)),
-                )  # fmt: skip
-                rows.append(dict(zip(STATISTICS, values, strict=True)))
-    return rows
-
-
-def ratio(mine: Mean, theirs: Mean) -> float | None:
-    """None where there is nothing to divide by."""
-    return mine.mean / theirs.mean if mine.mean is not None and theirs.mean else None
-
+from epymarl_fairtest.core.statistics import Comparison, Mean
+from epymarl_fairtest.study.rows import ALSO, COSTS, METRICS, Results, ratio
 
 # --- tables -------------------------------------------------------------------------------------------
 
@@ -220,7 +75,7 @@ def _scientific(number: str) -> str:
 
 
 def digits_of(metric: str) -> int:
-    return 3 if metric in ("coverage", "cv_auc_abstract", "cv_auc_full") else 1
+    return 3 if metric in ("coverage", "lowest_index", "natural_rate", "cv_auc_abstract", "cv_auc_full") else 1
 
 
 def best_of(means: Sequence[Mean], digits: int) -> set[int]:
@@ -305,6 +160,27 @@ def _times(value: float | None) -> Text:
     return NONE if value is None else Text(f"{value:.2f}", f"${value:.2f}$")
 
 
+def winners(results: Results, title: str, label: str) -> Table:
+    """Who is best, who comes next, and how sure that is."""
+    body: list[list[Text]] = []
+    groups = {}
+    for team in results.teams:
+        groups[len(body)] = plain(team)
+        for metric, name in results.metrics.items():
+            means = {variant: results.mean(team, variant, metric) for variant in results.variants}
+            known = [variant for variant in results.variants if means[variant].mean is not None]
+            ranked = sorted(known, key=lambda variant: -(means[variant].mean or 0.0))[:2]
+            told = [(plain(results.label(v)), mean_text(means[v], digits_of(metric), std=False)) for v in ranked]
+            (best, most), (second, less) = [*told, (NONE, NONE), (NONE, NONE)][:2]
+            over, tests = NONE, comparison_texts(None)
+            if len(ranked) == 2:
+                over = _times(ratio(means[ranked[0]], means[ranked[1]]))
+                tests = comparison_texts(results.compare(team, ranked[1], metric, ranked[0]))
+            body.append([plain(name), best, most, second, less, over, *tests])
+    heads = [plain(head) for head in ("Metric", "Best", "Mean", "Runner-up", "Its mean", "Ratio")]
+    return Table(label, title, [*heads, P, A12], body, groups)
+
+
 AUCS = {"cv_auc_abstract": "abstract states alone", "cv_auc_full": "with fairness features"}
 
 
@@ -337,11 +213,13 @@ def study_tables(kind: str, results: Results, runs: int) -> list[Table]:
         ]
         costs = [
             teams_by_variants(results, metric, f"{name} ({over})", f"rq1_{metric}", runs, best=False)
-            for metric, name in COSTS.items()
+            for metric, name in {**results.told(ALSO), **COSTS}.items()
         ]
         versus = ratios(results, f"{reference} as a multiple of Random and of the best other method", "rq1_ratios")
+        best = winners(results, "The best method and the runner-up", "rq1_best")
         there = results.reference in results.variants and results.others
-        return [*compared, *([statistics, versus] if there else []), *costs]
+        several = len(results.variants) > 1
+        return [*compared, *([best] if several else []), *([statistics, versus] if there else []), *costs]
     together = [[metric] for metric in results.metrics]
     if kind == "rq3c":
         together = [["failures", "coverage"], ["distinct_failures", "roots"]]

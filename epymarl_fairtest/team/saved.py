@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.named_code import refuse_loose_code
+from epymarl_fairtest.core.named_code import refuse_loose_code, refuse_standard_library
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
 from epymarl_fairtest.tasks.world import World
@@ -22,10 +22,10 @@ from epymarl_fairtest.team.sample import FILE as SAMPLE_FILE
 from epymarl_fairtest.team.sample import TrainingEpisodes, load_sample, refuse_other_teams
 
 
-def saved_team(folder: Path, allocation: str) -> Team:
-    """The team in `folder`, judged on `allocation`."""
+def saved_team(folder: Path, allocation: str, record: PolicyRecord | None = None) -> Team:
+    """The team in `folder`, judged on `allocation`; `record`, where no policy.yaml describes it."""
     torch.set_num_threads(1)  # more threads may split a product differently, and collapse on a shared machine
-    record = load_record(folder)
+    record = load_record(folder) if record is None else record
     _refuse_code_of(folder, record)
     env = make_environment(record)
     spaces = getattr(env.action_space, "spaces", ())
@@ -62,6 +62,7 @@ def _refuse_code_of(folder: Path, record: PolicyRecord) -> None:
 
 
 def make_environment(record: PolicyRecord) -> Any:
+    refuse_standard_library(f"key={record.key!r}", record.key)
     try:
         return gymnasium.make(record.key, disable_env_checker=True, **record.env_args)
     except Exception as error:

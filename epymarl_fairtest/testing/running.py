@@ -55,6 +55,10 @@ class Recorder:
         self.steps += episodes.executed_steps()
         return episodes
 
+    def search_is_over(self) -> None:
+        """Steps after it execute as much as they need, on accounts of their own."""
+        self._most = 2**63
+
     def around(self, engine: object) -> bool:
         return self._engine is engine
 
@@ -111,5 +115,6 @@ def searched(
     run.prepare()
     run.engine = recorder = Recorder(run.engine, FREE * (settings.budget + 50))
     run.search()
+    recorder.search_is_over()
     pairs = zip(memory.batches, recorder.tests, strict=True)
     return Searched(run, recorder, [Batch(purpose, tests, judged) for (purpose, judged), tests in pairs])

@@ -21,6 +21,7 @@ from epymarl_fairtest.testing.comparing import difference
 from epymarl_fairtest.testing.running import Searched, searched
 
 BUDGET = 40
+FEW = 2  # failures that are explained
 ALL, NONE = 1.0, 1e-9  # thresholds: every episode whose index is defined is unfair, or (almost) none is
 
 
@@ -44,7 +45,15 @@ class StepCase:
 
     def _searched(self, theta: float) -> Searched:
         engine = "lockstep" if twin_of(self.team) is None else "twin"
-        given = {"method": "random", "batch": 16, "budget": BUDGET, "replay": 10, "engine": engine, "workers": 1}
+        given = {
+            "method": "random",
+            "batch": 16,
+            "budget": BUDGET,
+            "replay": 10,
+            "explain": FEW,
+            "engine": engine,
+            "workers": 1,
+        }
         return searched(self.team, configure({**given, "theta": theta}))
 
     @cached_property
@@ -84,6 +93,7 @@ def repeats(case: StepCase) -> None:
     for name, arrays in case.outcome.files.items():
         found = difference(dict(arrays), dict(again.files[name]))
         assert found is None, f"{name} differs the second time: {found}"
+    assert case.outcome.documents == again.documents, "its documents say something else the second time"
 
 
 def charges_its_purpose_alone(case: StepCase) -> None:
@@ -137,6 +147,9 @@ def leaves_files_of_its_own(case: StepCase) -> None:
         assert name not in RESULTS, f"it writes {name}, which is a file of the run"
         held = [key for key, array in arrays.items() if np.asarray(array).dtype.kind == "O"]
         assert not held, f"{name} holds objects in {', '.join(held)}: they cannot be read without pickle"
+    for name, content in case.outcome.documents.items():
+        assert name.endswith(".json"), f"it writes the document {name}; only .json files are written"
+        json.dumps(dict(content), allow_nan=False)
 
 
 CONTRACTS: tuple[Callable[[StepCase], None], ...] = (

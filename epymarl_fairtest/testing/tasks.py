@@ -189,6 +189,9 @@ def starts_can_be_proposed(case: TaskCase) -> None:
     beyond, kept = known.starts_from(np.full_like(vectors, 7.0))
     assert not kept.any(), "starts_from accepts vectors of sevens: they lie far outside [-1, 1]"
     assert beyond.shape == starts.shape, f"starts_from gives the shape {beyond.shape}, not {starts.shape}"
+    bodies = known.bodies_of_starts(vectors.shape[1])
+    assert bodies.shape == (vectors.shape[1],), f"bodies_of_starts gives {bodies.shape} for {vectors.shape[1]} numbers"
+    assert bodies.dtype.kind == "i" and bodies.min() >= 0, "bodies_of_starts must be whole numbers from 0"  # noqa: PT018
     drawn, kept = known.starts_from(generator.uniform(-1, 1, (500, vectors.shape[1])))
     _can_be_written(case, _world(case), drawn[kept][:10], "proposed start")
 
@@ -212,13 +215,27 @@ def positions_are_in_range(case: TaskCase) -> None:
 
 
 def features_are_finite(case: TaskCase) -> None:
-    """One row of finite numbers per start, which does not depend on the others."""
-    starts = case.starts
-    found = case.known.features(starts)
-    assert found.ndim == 2 and len(found) == len(starts), f"features of {len(starts)} starts are {found.shape}"  # noqa: PT018
+    """Finite numbers per start and agent, which do not depend on the other starts."""
+    starts, known = case.starts, case.known
+    found = known.features(starts)
+    assert found.ndim == 3 and found.shape[:2] == (len(starts), known.n_agents), (  # noqa: PT018
+        f"features of {len(starts)} starts are {found.shape}; they must be ({len(starts)}, {known.n_agents}, F)"
+    )
     assert np.isfinite(found).all(), "a feature is NaN or infinite"
-    alone = np.concatenate([case.known.features(starts[row : row + 1]) for row in range(len(starts))])
+    alone = np.concatenate([known.features(starts[row : row + 1]) for row in range(len(starts))])
     assert np.allclose(found, alone, rtol=1e-12, atol=1e-12), "the features of a start change with the starts beside it"
+
+
+def starts_have_places(case: TaskCase) -> None:
+    """Where everything is that a reset places: finite, as many bodies in every start."""
+    starts, known = case.starts, case.known
+    at = known.start_places(starts)
+    assert at.ndim == 3 and (len(at), at.shape[2]) == (len(starts), 2), (  # noqa: PT018
+        f"start_places of {len(starts)} starts are {at.shape}; they must be ({len(starts)}, bodies, 2)"
+    )
+    assert at.shape[1] >= 1, "start_places hold no body: all starts would be the same"
+    assert np.isfinite(at).all(), "a place of a start is NaN or infinite"
+    assert np.array_equal(at[:1], known.start_places(starts[:1])), "places of one start differ from those in a batch"
 
 
 def allocations_pay_everyone(case: TaskCase) -> None:
@@ -299,6 +316,7 @@ CONTRACTS: tuple[Callable[[TaskCase], None], ...] = (
     starts_can_be_proposed,
     positions_are_in_range,
     features_are_finite,
+    starts_have_places,
     allocations_pay_everyone,
     twin_equals_the_environment,
     field_can_be_drawn,

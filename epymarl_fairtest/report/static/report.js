@@ -28,7 +28,8 @@
       this.spans = spans;
     }
 
-    draw(step) {
+    draw(moment) {
+      const step = Math.min(moment, this.scene.received.length - 1); // it may be over sooner than the one beside it
       const wide = this.canvas.clientWidth, high = this.canvas.clientHeight, fine = window.devicePixelRatio || 1;
       if (!wide || !high) return;
       if (this.canvas.width !== Math.round(wide * fine) || this.canvas.height !== Math.round(high * fine)) {
@@ -91,6 +92,8 @@
       for (const body of scene.bodies) if (body.shape !== "agent") this.thing(body, step);
       this.agents.forEach((body, n) => { if (body.trail) this.trail(body, n, step); });
       if (scene.changed && step >= scene.start) for (const body of this.agents) this.changed(this.at(body.at[scene.start]));
+      const made = scene.decision;
+      if (made && step >= made.step) this.decided(this.at(this.agents[made.agent].at[made.step]));
       this.agents.forEach((body, n) => { if (!scene.worse[n]) this.agent(body, n, step); });
       this.agents.forEach((body, n) => { if (scene.worse[n]) this.agent(body, n, step); }); // the worse off on top
     }
@@ -160,6 +163,10 @@
       if (points.length) this.disc(points[0], 2.6, this.ink.paper, colour, 1.4);
     }
 
+    decided([x, y]) {
+      this.polygon([[x, y - 8], [x + 8, y], [x, y + 8], [x - 8, y]], this.ink.gold, this.ink.ink);
+    }
+
     changed(place) {
       this.disc(place, 5.5, this.ink.paper, this.ink.ink, 1.4);
       this.cross(place, 3.6, this.ink.ink, 1.4);
@@ -202,22 +209,25 @@
     constructor(article, scene) {
       this.article = article;
       this.scene = scene;
-      this.steps = scene.received.length - 1;
       this.timer = null;
-      this.field = new Field(article.querySelector("canvas"), scene);
-      this.bars = this.makeBars(article.querySelector(".bars"));
+      const scenes = [scene, ...(scene.instead ? [scene.instead] : [])]; // what happened, and what would have
+      this.steps = Math.max(...scenes.map((one) => one.received.length)) - 1;
+      const values = scenes.flatMap((one) => one.received.flat());
+      this.low = Math.min(0, ...values);
+      this.span = Math.max(0, ...values) - this.low || 1;
+      const places = [...article.querySelectorAll(".side")];
+      this.sides = scenes.map((one, n) => ({
+        scene: one, field: new Field(places[n].querySelector("canvas"), one), bars: this.makeBars(places[n].querySelector(".bars"), one),
+      }));
       this.makeControls(article.querySelector(".controls"));
       article.tabIndex = 0;
       article.addEventListener("keydown", (event) => this.key(event));
       this.show(this.steps);
     }
 
-    makeBars(place) {
-      const values = this.scene.received.flat();
-      this.low = Math.min(0, ...values);
-      this.span = Math.max(0, ...values) - this.low || 1;
-      return this.scene.received[0].map((_, n) => {
-        const row = make("div", "bar"), who = make("span", this.scene.worse[n] ? "who worse" : "who", String(n + 1));
+    makeBars(place, scene) {
+      return scene.received[0].map((_, n) => {
+        const row = make("div", "bar"), who = make("span", scene.worse[n] ? "who worse" : "who", String(n + 1));
         const track = make("span", "track"), fill = make("i"), value = make("span", "value");
         who.style.background = fill.style.background = data.colours[n % data.colours.length];
         track.append(fill);
@@ -244,6 +254,13 @@
         mark.style.left = `calc(8px + (100% - 16px) * ${part})`;
         slider.append(mark);
       }
+      for (const { step, kind, words } of scene.marks || []) {
+        const mark = make("span", `mark ${kind}`);
+        mark.title = `step ${step}: ${words}`;
+        mark.style.left = `calc(8px + (100% - 16px) * ${Math.min(step / Math.max(this.steps, 1), 1)})`;
+        slider.append(mark);
+      }
+      if (scene.course) slider.append(this.makeCourse(scene));
       this.speed = make("select");
       this.speed.setAttribute("aria-label", "Speed");
       for (const factor of [0.5, 1, 2, 4]) this.speed.append(new Option(`${factor}\u00d7`, factor, factor === 1, factor === 1));
@@ -261,16 +278,31 @@
       place.append(this.button, slider, this.speed, step);
     }
 
+    makeCourse(scene) { // how likely it is to end unfair from each step on
+      const strip = make("div", "course"), last = Math.max(this.steps, 1);
+      scene.course.forEach(([step, p], n) => {
+        const part = make("i"), until = n + 1 < scene.course.length ? scene.course[n + 1][0] : scene.received.length - 1;
+        part.style.left = `${100 * step / last}%`;
+        part.style.width = `${100 * (until - step) / last}%`;
+        part.style.opacity = 0.08 + 0.92 * p;
+        part.title = `from step ${step}: unfair in ${Math.round(100 * p)}%`;
+        strip.append(part);
+      });
+      strip.title = "how often it ends unfair, continued from each step";
+      return strip;
+    }
+
     show(step) {
       this.step = Math.max(0, Math.min(this.steps, step));
       this.article.dataset.step = this.step;
-      this.field.draw(this.step);
+      for (const side of this.sides) side.field.draw(this.step);
       const part = this.scene.changed ? (this.step < this.scene.start ? ", kept from the parent" : `, ${this.scene.happened}`) : "";
-      this.now.textContent = `step ${this.step} of ${this.steps}${part}`;
+      const here = (this.scene.marks || []).filter((mark) => mark.step === this.step).map((mark) => `, ${mark.words}`).join("");
+      this.now.textContent = `step ${this.step} of ${this.steps}${part}${here}`;
       this.slider.value = this.step;
       this.slider.setAttribute("aria-valuetext", this.now.textContent);
-      this.scene.received[this.step].forEach((value, n) => {
-        const { fill, value: text } = this.bars[n], zero = -this.low / this.span, end = (value - this.low) / this.span;
+      for (const { scene, bars } of this.sides) scene.received[Math.min(this.step, scene.received.length - 1)].forEach((value, n) => {
+        const { fill, value: text } = bars[n], zero = -this.low / this.span, end = (value - this.low) / this.span;
         fill.style.left = `${100 * Math.min(zero, end)}%`;
         fill.style.width = `${100 * Math.abs(end - zero)}%`;
         text.textContent = shown(value);
@@ -305,7 +337,7 @@
   }
 
   const players = [...document.querySelectorAll(".player")].map((article) => new Player(article, data.scenes[Number(article.dataset.scene)]));
-  const redraw = () => players.forEach((player) => player.field.draw(player.step));
+  const redraw = () => players.forEach((player) => player.sides.forEach((side) => side.field.draw(player.step)));
   let waiting = 0;
   window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(redraw); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
