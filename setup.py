@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
-VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "epymarl_fairtest" / "__init__.py").read_text()).group(1)
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "epymarl_fairtest" / "core" / "version.py").read_text()).group(1)
 
 # Folders that lie beside the package in a clone and inside it in a wheel (epymarl_fairtest/core/shipped.py).
 SHIPPED = {f"epymarl_fairtest.shipped.{name}": name for name in ("config", "src_patches", "policies")}
@@ -69,6 +69,7 @@ setup(
         "pymarlzoo": ["rich", "opencv-python-headless", "seaborn", "scikit-learn", "six"],
         "dask": ["distributed>=2024.1"],
         "ray": ["ray>=2.9"],
+        "notebook": ["pandas>=2,<4"],  # result.failures
         "qd": ["ribs>=0.12,<1"],  # the method map_elites
         "bench": ["vmas>=1.4", "jaxmarl>=0.0.7"],
         "test": ["pytest>=8", "cloudpickle", "hypothesis>=6.100", "selenium>=4.10", "pytest-xdist>=3.5"],

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.commands.arguments import add_setting_arguments, settings_for_team, warn
-from epymarl_fairtest.commands.replay import team_of_run, wanted_failures
 from epymarl_fairtest.core.errors import FairTestError
 
 if TYPE_CHECKING:
@@ -72,6 +71,7 @@ class Loaded:
 
 
 def _of_run(args: Namespace) -> int:
+    from epymarl_fairtest.api.replaying import team_of_run, wanted_failures
     from epymarl_fairtest.campaign.steps.explain import explanations, most_of
     from epymarl_fairtest.campaign.steps.explain.choosing import different_failures
     from epymarl_fairtest.core.indices import INDICES
@@ -91,7 +91,7 @@ def _of_run(args: Namespace) -> int:
     judge = Judge(INDICES[settings.index], run.theta, settings.agents)
     failures = load_failures(args.run / "failures.npz")
     wanted = wanted_failures(args.run, failures, args.ids, judge, "explain")  # ids that do not exist are refused
-    team = team_of_run(args.run, run.manifest, settings, args.policy, failures)
+    team = team_of_run(args.run, run.manifest, settings, args.policy, failures, warn)
     unstable = np.isin(failures.id, run.unstable)
     context, execute = _made(team, settings, judge, int(run.summary["seed"]), failures, run.executions)
     context = replace(context, uncounted=unstable if unstable.any() else None)

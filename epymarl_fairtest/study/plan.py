@@ -17,9 +17,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_json
+from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.settings import FIELDS, LARGEST, Settings, flat_names, parse_assignment
 from epymarl_fairtest.store.read import damaged, read_json
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of

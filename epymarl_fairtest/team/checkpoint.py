@@ -26,7 +26,7 @@ from epymarl_fairtest.team.sample import TrainingEpisodes
 FORMAT = 1
 NEXT_STEP = "A policy folder holds agent.th and policy.yaml, as FairTest writes them to RUN/policy."
 WITHOUT_RECORD = (
-    "For an agent.th that a host saved, write policy.yaml beside it (README, A saved team), or test it inside the host:"
+    "For an agent.th that a host saved, write policy.yaml beside it (docs/saved-teams.md), or test it inside the host:"
     " fairtest launch -- src/main.py … with fairtest=True evaluate=True checkpoint_path=…"
 )
 
