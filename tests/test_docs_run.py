@@ -85,7 +85,7 @@ KINDS = {  # how a host is started, and on what -> the training run of test_plug
     "pymarlzooplus.main fairtest_pp": "zoo/qmix-tag-parallel",
 }
 BLOCKS_ELSEWHERE = {  # page -> the test that executes its Python blocks
-    "README.md": "test_docs.py: test_the_shown_policy_strategy_and_python_work_together",
+    "runs.md": "test_docs.py: test_the_shown_policy_strategy_and_python_work_together",
     "architecture.md": "test_docs.py: test_the_shown_policy_strategy_and_python_work_together",
     "extending.md": "test_extending.py: test_the_shown_strategy_runs_with_its_option",
 }

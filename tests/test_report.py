@@ -32,7 +32,7 @@ from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.host.sacred_log import SacredLog
-from epymarl_fairtest.report import figures, page, replays, sections, svg, view
+from epymarl_fairtest.report import figures, opening, page, replays, sections, svg, view
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.page import make_report
 from epymarl_fairtest.report.replays import Replays, replays_of
@@ -629,7 +629,9 @@ def words_of(view: View) -> None:
     drawn["coverage"] = [""] * len(view.coverage.maps) if view.coverage else []
     none = Replays([], [], False)
     sections.sections_of(view, none, drawn, page.chains_of(view, none))
-    assert page.cards(view)
+    assert opening.cards(view)
+    assert opening.answers(view)
+    assert opening.commands(view)
     assert verdict(view)
     assert all(cautions(view.summary))
     assert page.eyebrow(view)

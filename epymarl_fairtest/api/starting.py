@@ -15,6 +15,7 @@ from typing import Any
 from epymarl_fairtest.campaign.observers import Observer
 from epymarl_fairtest.campaign.run import resume_command, run, stopped
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.shipped import team_folder as place_of
 from epymarl_fairtest.core.stopping import stoppable
 from epymarl_fairtest.host.sacred_log import SacredFolder, sacred_folder
 from epymarl_fairtest.settings import Settings
@@ -65,13 +66,13 @@ class Started:
 
 def settings_for(policy: Path, given: Mapping[str, Any]) -> Settings:
     """The settings of whoever tests the team in `policy`; the team's allocation unless another is given."""
-    return configure({"allocation": load_record(policy).allocation, **given})
+    return configure({"allocation": load_record(place_of(policy)).allocation, **given})
 
 
 def checked_team(policy: Path, settings: Settings) -> Team:
     """The team, once everything that can be refused about the method has been checked."""
     strategy_of(settings).check_settings(settings)
-    team = saved_team(policy, settings.allocation)
+    team = saved_team(place_of(policy), settings.allocation)
     strategy_of(settings).check_settings(settings, team.task)
     return team
 

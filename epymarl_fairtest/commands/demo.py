@@ -24,8 +24,9 @@ TEST = {"seed": 1, "explain": 20}
 # A small field with food that one agent can load, and no more steps than it takes to see that everything works.
 TRAINING = shlex.split(
     "fairtest=True fairtest_args.preset=quick fairtest_args.budget=300 fairtest_args.explain=5"
-    " env_args.field_size=(6,6) env_args.max_food_level=1 t_max=10000 epsilon_anneal_time=5000 test_nepisode=20 test_interval=5000"
-    " log_interval=2500 runner_log_interval=2500 learner_log_interval=2500 use_cuda=False seed=1"
+    " env_args.field_size=(6,6) env_args.max_food_level=1 t_max=10000 epsilon_anneal_time=5000"
+    " test_nepisode=20 test_interval=5000 log_interval=2500 runner_log_interval=2500 learner_log_interval=2500"
+    " use_cuda=False seed=1"
 )
 STEPS = re.compile(r"t_env: (\d+) / (\d+)")
 TAIL = 15  # lines of the training's output that are shown where it fails

@@ -342,6 +342,27 @@
   window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(redraw); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 
+  // --- commands to copy -----------------------------------------------------------------------------------
+
+  function copied(text) { // a page that was opened as a file may not use the clipboard itself
+    const area = make("textarea");
+    area.value = text;
+    area.setAttribute("aria-hidden", "true");
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button.copy");
+    if (!button) return;
+    button.textContent = copied(button.dataset.copy) ? "Copied" : "Select it by hand";
+    button.focus();
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+
   // --- the table of failures ------------------------------------------------------------------------------
 
   const table = document.getElementById("failures");
@@ -374,6 +395,25 @@
       && failures.index[row] <= high && wanted.every((word) => words[row].includes(word)));
   }
 
+  function open(line, button, id) { // a failure without a player: the commands that show and explain it
+    const shows = button.getAttribute("aria-expanded") !== "true";
+    button.setAttribute("aria-expanded", String(shows));
+    if (!shows) { line.nextElementSibling.remove(); return; }
+    const below = make("tr", "opened"), cell = make("td", "text"), list = make("ul", "commands");
+    cell.colSpan = columns.length;
+    for (const [label, text] of [["Watch it", `fairtest replay ${data.run} ${id} --gif`], ["Ask why", `fairtest explain ${data.run} ${id}`]]) {
+      const item = make("li"), copy = make("button", "copy", "Copy");
+      copy.type = "button";
+      copy.dataset.copy = text;
+      copy.setAttribute("aria-label", `Copy: ${label}, failure ${id}`);
+      item.append(make("span", "", label), make("code", "", text), copy);
+      list.append(item);
+    }
+    cell.append(list);
+    below.append(cell);
+    line.after(below);
+  }
+
   function fill() {
     const rows = chosen(), sign = sorted.up ? 1 : -1;
     rows.sort((a, b) => {
@@ -391,6 +431,12 @@
           const link = make("a", "", text);
           link.href = `#failure-${text}`;
           cell.append(link);
+        } else if (column === "id") {
+          const button = make("button", "opens", text);
+          button.type = "button";
+          button.setAttribute("aria-expanded", "false");
+          button.addEventListener("click", () => open(line, button, failures.id[row]));
+          cell.append(button);
         } else cell.textContent = text;
         if (column.startsWith("received") && failures.worst_off[row].includes(Number(column.slice(8)) + 1)) cell.classList.add("least");
         line.append(cell);
