@@ -108,10 +108,10 @@ def _execute(
     from epymarl_fairtest.core.stopping import stoppable
     from epymarl_fairtest.host.sacred_log import SacredFolder
 
-    told = [*observers(settings), *([] if sacred is None else [SacredFolder(sacred)])]
+    listening = [*observers(settings), *([] if sacred is None else [SacredFolder(sacred)])]
     try:
         with stoppable():
-            summary = run(team, settings, folder, seed=seed, command=command, warn=warn, observers=told)
+            summary = run(team, settings, folder, seed=seed, command=command, warn=warn, observers=listening)
     except KeyboardInterrupt as stop:
         warn(stopped(folder, settings))
         return 128 + getattr(stop, "number", signal.SIGINT)

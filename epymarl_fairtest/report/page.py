@@ -63,7 +63,7 @@ def html_of(view: View, replays: Replays) -> str:
         verdict=wording.verdict(view),
         cautions=cautions(view.summary),
         lead=f"{wording.theta_sentence(view)} {wording.rate_sentence(view)}",
-        why=first_sentence(told) if (told := view.record.explanation) and told["explained"] else "",
+        why=first_sentence(explained) if (explained := view.record.explanation) and explained["explained"] else "",
         cards=cards(view),
         sections=sections_of(view, replays, drawn, chains),
         version=view.record.manifest.get("fairtest", ""),
