@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 ORDER = 80
 DISTINCT = ("distinct_failures", "distinct_failures_wide", "distinct_starts")
 FORMATS = (".png", ".svg", ".pdf")
-EXECUTION = {"greedy": (), "epsilon_greedy": ("epsilon",), "softmax": ("temperature",)}  # settings that it reads
+EXECUTION = {
+    "greedy": (),
+    "policy": (),
+    "epsilon_greedy": ("epsilon",),
+    "softmax": ("temperature",),
+}  # settings that it reads
 HARMLESS = {
     "seed", "out", "workers", "engine", "progress", "report", "confirm", "replay", "training_pool", "quantile", "theta",
     "natural_episodes", "random_team", "explain", "calibration_episodes", "allocation", "agents", "index",

@@ -89,7 +89,7 @@ class Lockstep:
             finite = np.isfinite(q).all(axis=(1, 2))
             if not finite.all():
                 bad = int(finite.argmin())
-                raise not_finite(int(tests.root_seed[rows[bad]]), int(at[bad]))
+                raise not_finite(int(tests.root_seed[rows[bad]]), int(at[bad]), policy.reading)
             q = recorded(q, rule.available, policy.reading)
             actions = choose(q, tests.stream[rows], at + tests.shift[rows], rule)
             if tests.greedy is not None:
@@ -171,9 +171,10 @@ def q_if_seen(
     return policy.forward(obs, last, hidden)[0]
 
 
-def not_finite(seed: int, step: int) -> FairTestError:
+def not_finite(seed: int, step: int, reading: str) -> FairTestError:
+    scores = "Q-values" if reading == "q" else "logits"
     return FairTestError(
-        f"The team's Q-values are not finite (seed {seed}, step {step}): the network holds NaN or infinite"
-        " weights, or training diverged. FairTest needs finite Q-values; load an earlier checkpoint"
+        f"The team's {scores} are not finite (seed {seed}, step {step}): the network holds NaN or infinite"
+        f" weights, or training diverged. FairTest needs finite {scores}; load an earlier checkpoint"
         " (load_step=...) or train with a smaller learning rate."
     )

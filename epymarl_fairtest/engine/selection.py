@@ -18,7 +18,8 @@ from epymarl_fairtest.team.contract import Team
 
 def real_engine(team: Team, settings: Settings) -> Lockstep:
     """The environment itself; inside a host, its own wrappers and controller."""
-    rule = ActionRule(settings.execution, settings.epsilon, settings.temperature, team.available)
+    kind = settings.played_by(team.policy.reading).execution
+    rule = ActionRule(kind, settings.epsilon, settings.temperature, team.available)
     return Lockstep(team.make_world, team.policy, rule, limit=team.limit, state_size=team.task.state_size)
 
 
