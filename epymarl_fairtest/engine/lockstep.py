@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -55,9 +55,14 @@ class Lockstep:
         if policy.hidden_size:  # without memory the past does not matter
             (world,) = self._some_worlds(1)
             for row, steps in enumerate(episodes.start_step):
+                if world.retraced:
+                    world.reset(int(episodes.root_seed[row]))
                 for step in range(steps):
-                    world.restore(episodes.states[row, step], step)
+                    if not world.retraced:
+                        world.restore(episodes.states[row, step], step)
                     obs[row, step] = world.obs
+                    if world.retraced:
+                        world.step(episodes.actions[row, step])
         return replace(episodes, obs=obs)
 
     def _some_worlds(self, count: int) -> list[World]:
@@ -69,14 +74,7 @@ class Lockstep:
         policy, rule = self._policy, self.rule
         episodes = blank_episodes(tests, policy, limit=self.limit, state_size=self.state_size, seen=self.keeps_obs)
         worlds = self._some_worlds(len(tests))
-        for world, from_seed, seed, state, first in zip(
-            worlds, tests.from_seed, tests.root_seed, tests.start_state, tests.start_step, strict=True
-        ):
-            if from_seed:
-                world.reset(int(seed))
-            else:
-                world.restore(state, int(first))
-
+        begin(worlds, tests)
         hidden, last = memory_before(policy, tests.prefix, tests.start_step)
         step = tests.start_step.copy()
         rows = np.flatnonzero(step < self.limit)  # the episodes that are still running
@@ -109,6 +107,24 @@ class Lockstep:
             rows = np.array([r for r in rows if not worlds[r].done and step[r] < self.limit], np.intp)
         episodes.length[:] = step
         return episodes
+
+
+def begin(worlds: Sequence[World], tests: Tests) -> None:
+    """Each world where its test begins. A way that several tests have in common is gone once, and copied."""
+    arrived: dict[bytes, World] = {}
+    for row, (world, from_seed) in enumerate(zip(worlds, tests.from_seed, strict=True)):
+        seed, first = int(tests.root_seed[row]), int(tests.start_step[row])
+        if from_seed:
+            world.reset(seed)
+        elif not world.retraced:
+            world.restore(tests.start_state[row], first)
+        else:
+            way = np.empty((0, 0), np.int16) if tests.prefix is None else tests.prefix.actions[row, :first]
+            known = arrived.setdefault(seed.to_bytes(8, "little") + way.tobytes(), world)
+            if known is world:
+                world.retrace(seed, way)
+            else:
+                world.follow(known)
 
 
 def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool) -> Episodes:

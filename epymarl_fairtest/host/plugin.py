@@ -140,6 +140,9 @@ class Plugin:
         resolve_allocation(self.task, self.settings.allocation)
         world = host_world(wrapper, self.task, self._host, self.settings.allocation)
         received = self._random_rewards(world)
+        self._caution = self.task.admit(self._world, self._available)
+        if self._caution:
+            self._say(f"FairTest: {self._caution}", warning=True)
         self._has_twin = has_twin(self.task, wrapper._env, self.settings)
         wrapper.close()
         index = jfi(totals(of_agents(received, self.settings.agents)))
@@ -354,12 +357,16 @@ class Plugin:
         return Team(
             task=self.task,
             policy=policy,
-            make_world=lambda: host_world(self._make_wrapper(), self.task, self._host, self.settings.allocation),
+            make_world=self._world,
+            caution=self._caution,
             available=self._available,
             limit=self._limit,
             environment=self._make_wrapper()._env,
             allocation=self.settings.allocation,
         )
+
+    def _world(self) -> World:
+        return host_world(self._make_wrapper(), self.task, self._host, self.settings.allocation)
 
     def _begins(self) -> str:
         """What is about to happen, and how long it may take."""

@@ -22,10 +22,14 @@ from epymarl_fairtest.team.sample import TrainingSample
 
 class Recording:
     def __init__(
-        self, sample: TrainingSample, warn: Callable[[str], None], available: NDArray[np.bool_], reading: str
+        self,
+        sample: TrainingSample,
+        warn: Callable[[str], None],
+        available: NDArray[np.bool_] | bool = True,  # (agents, actions): which actions exist
+        reading: str = "q",
     ) -> None:
         self.sample, self._warn = sample, warn
-        self._available, self._reading = available, reading
+        self._available, self._reading = np.asarray(available), reading
         self.sources: Sequence[Any] = ()  # whatever keeps rewards: one per environment
         self.broken = False
 

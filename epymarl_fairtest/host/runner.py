@@ -27,7 +27,7 @@ def fairtest_runner(base: type, host: Host) -> type:
                 super().__init__(*given, **named)
             self._fairtest.connect(self)
 
-        @wraps(base.setup)  # type: ignore[attr-defined]  # whose parameters a host may look at
+        @wraps(getattr(base, "setup", object))  # whose parameters a host may look at
         def setup(self, *args: Any, **kwargs: Any) -> Any:
             made = super().setup(*args, **kwargs)
             self._fairtest.meet(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ def saved_team(folder: Path, allocation: str, record: PolicyRecord | None = None
     record = load_record(folder) if record is None else record
     _refuse_code_of(folder, record)
     env = make_environment(record)
+    with suppress(Exception):  # some say nothing of themselves before; what is wrong shows when they are tested
+        env.reset(seed=0)
     spaces = getattr(env.action_space, "spaces", ())
     if not spaces or any(not isinstance(space, gymnasium.spaces.Discrete) for space in spaces):
         raise FairTestError(
@@ -41,11 +44,17 @@ def saved_team(folder: Path, allocation: str, record: PolicyRecord | None = None
     policy = load_policy(folder, record, obs_size=obs_size, n_agents=task.n_agents, n_actions=int(counts.max()))
     sample = load_sample(folder / SAMPLE_FILE) if (folder / SAMPLE_FILE).is_file() else TrainingEpisodes.none()
     refuse_other_teams(sample, folder / SAMPLE_FILE, task.n_agents, int(counts.max()))
+    available = np.arange(counts.max()) < counts[:, None]
+
+    def world() -> World:
+        return World(make_environment(record), task, allocate, limit=record.time_limit, obs_size=obs_size)
+
     return Team(
         task=task,
         policy=policy,
-        make_world=lambda: World(make_environment(record), task, allocate, limit=record.time_limit, obs_size=obs_size),
-        available=np.arange(counts.max()) < counts[:, None],
+        make_world=world,
+        available=available,
+        caution=task.admit(world, available),
         limit=record.time_limit,
         environment=env,
         allocation=allocation,
