@@ -32,12 +32,16 @@ class Lockstep:
         self.episodes = self.steps = 0  # executed so far
 
     def execute(self, tests: Tests) -> Episodes:
-        # At least one group: no tests give no episodes, of the right shapes.
-        groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, max(len(tests), 1), CHUNK)]
-        episodes = refuse_odd(Episodes.concatenate([self._execute_group(group) for group in groups]))
+        episodes = refuse_odd(Episodes.concatenate(self.play(tests)))
         self.episodes += len(episodes)
         self.steps += episodes.executed_steps()
         return episodes
+
+    def play(self, tests: Tests) -> list[Episodes]:
+        """The episodes of these tests, group by group."""
+        # At least one group: no tests give no episodes, of the right shapes.
+        groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, max(len(tests), 1), CHUNK)]
+        return [self._execute_group(group) for group in groups]
 
     def initial_states(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]:
         """What the resets of these seeds give (B, S); nothing is stepped."""

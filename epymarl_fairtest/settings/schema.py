@@ -97,8 +97,8 @@ class Settings:
     )
     workers: int | None = setting(
         whole(1, 1024, optional=True),
-        "threads of the twin engine and of the predictor's forest; null: two where two cores are free. Results do not"
-        " depend on it",
+        "threads of the twin engine and of the predictor's forest, and if given processes of the lock-step engine;"
+        " null: two threads where two cores are free. Results do not depend on it",
     )
     engine: str = setting(
         one_of("auto", "twin", "lockstep"),
