@@ -117,7 +117,10 @@ class Run:
 
     def prepare(self) -> None:
         """Engine, threshold, and everything that the strategy may know."""
-        team, settings = self.team, self.settings
+        team, settings = self.team, self.settings.played_by(self.team.policy.reading)
+        self.settings = settings
+        if team.caution:
+            self.warn(team.caution)
         with self.clock.phase("compiling"):  # or reading what was compiled before
             self.real: Lockstep = real_engine(team, settings)
             self.engine: Engine = make_engine(team, settings, self.warn, real=self.real, clock=self.clock)

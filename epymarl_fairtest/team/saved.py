@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,8 @@ class Place:
     def __init__(self, key: str, env_args: Mapping[str, Any], limit: int) -> None:
         self.key, self.env_args, self.limit = key, env_args, limit
         self.env = _made(key, env_args)
+        with suppress(Exception):  # some say nothing of themselves before; what is wrong shows when they are tested
+            self.env.reset(seed=0)
         spaces = getattr(self.env.action_space, "spaces", ())
         if not spaces or any(not isinstance(space, gymnasium.spaces.Discrete) for space in spaces):
             raise FairTestError(
@@ -91,6 +94,7 @@ class Place:
             policy=policy,
             make_world=make_world,
             available=self.available,
+            caution=self.task.admit(make_world, self.available),
             limit=self.limit,
             environment=self.env,
             allocation=allocation,
