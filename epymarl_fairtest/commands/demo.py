@@ -48,7 +48,8 @@ def demo(args: Namespace) -> int:
             f"{str(args.out)!r} is the folder of a run, and a run is never overwritten. Choose another --out."
         )
     first = tested(args.out)
-    print("\n2. A training with FairTest on board: the team is tested when training ends.", flush=True)
+    print("\n2. A training with FairTest on board: the team is tested when training ends. It is a short one, so that")
+    print("   FairTest will say that this team has not learned its task.", flush=True)
     second = trained(args.out.resolve())
     print(f"\nTwo pages to look at:\n  {first}\n  {second}")
     return 0
