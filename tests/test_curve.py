@@ -290,13 +290,13 @@ def test_a_curve_goes_on_where_it_stopped_and_looks_at_the_weights(
     from epymarl_fairtest.curve import measure
 
     executed: list[int] = []
-    play = measure.Stage.play
+    play = measure.Players.play
 
     def counting(self: Any, checkpoint: Any, *given: Any) -> Any:
         executed.append(checkpoint.step)
         return play(self, checkpoint, *given)
 
-    monkeypatch.setattr(measure.Stage, "play", counting)
+    monkeypatch.setattr(measure.Players, "play", counting)
     again = drawn(mine, tmp_path / "out")
     assert executed == [5000, 10025]
     assert again["points"][:2] == whole["points"][:2]
@@ -423,16 +423,16 @@ def test_the_settings_of_the_curve_are_checked() -> None:
 @few_and_many("seeds", 2, 10)
 def test_a_point_agrees_with_the_natural_rate_of_a_run_of_the_same_team(seeds: int, tmp_path: Path) -> None:
     from epymarl_fairtest.curve.checkpoints import Checkpoint
-    from epymarl_fairtest.curve.measure import Stage
+    from epymarl_fairtest.curve.measure import Players
 
     folder = policy_folder(tmp_path / "team")
-    stage, one = Stage(), Checkpoint(0, folder, load_record(folder))
+    players, one = Players(), Checkpoint(0, folder, load_record(folder))
     for seed in range(seeds):
         out = tmp_path / str(seed)
         words = ["run", "--policy", str(folder), "--out", str(out), "--method", "random", "--budget", "300"]
         assert main([*words, "--seed", str(seed), "--set", "report=false"]) == 0
         natural = json.loads((out / "summary.json").read_text())["natural_rate"]
-        rate = point_of(0, stage.play(one, configure({"method": "random"}), seed, 500)).rate
+        rate = point_of(0, players.play(one, configure({"method": "random"}), seed, 500)).rate
         assert rate is not None
         assert rate.low <= natural["high"]
         assert natural["low"] <= rate.high

@@ -582,7 +582,7 @@ def test_an_allocation_that_breaks_during_training_ends_recording_and_nothing_el
     training = training_of(host, f"{OURS} fairtest_args.allocation=breaking:allocation")
     for number in range(4):
         training.episode(number)
-    assert [m for m in caplog.messages if "LookupError: a mistake of the user's" in m and "Training goes on" in m]
+    assert [m for m in caplog.messages if "LookupError: a mistake of the user's" in m and "Training continues" in m]
     assert len([m for m in caplog.messages if "records no more" in m]) == 1
     assert training.runner.t_env == 100
     training.runner.close_env()

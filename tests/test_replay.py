@@ -676,7 +676,7 @@ def test_a_gallery_reads_few_of_many_failures() -> None:
         return failures.take(rows)
 
     index = np.linspace(0.2, 0.7, len(failures))
-    lowest, typical = selection.gallery(task, index, np.arange(len(failures)), np.arange(len(failures)), load)
+    lowest, typical = selection.failures_to_watch(task, index, np.arange(len(failures)), np.arange(len(failures)), load)
     assert (len(lowest), len(typical), asked) == (selection.EACH, selection.EACH, [selection.MOST])
 
 

@@ -666,7 +666,7 @@ def test_short_episodes_are_not_bred_from(tmp_path: Path) -> None:
 
 def test_without_long_episodes_the_rest_is_random(tmp_path: Path) -> None:
     result = run_starla(tmp_path / "run", team(limit=4), budget=80)
-    assert "STARLA goes on at random" in result.said
+    assert "STARLA continues at random" in result.said
     assert result.summary["executed_episodes"] == 80
     assert all((episodes.parent == -1).all() for _, episodes in result.folder.batches)
 

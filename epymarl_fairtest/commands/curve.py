@@ -107,51 +107,52 @@ def measured(args: Namespace, out: Path) -> tuple[Curve, dict[int, str]]:
     from epymarl_fairtest.curve.series import Curve
     from epymarl_fairtest.study.backends import Place, run_all
 
-    found = checkpoints_of(args.place, args.config, warn)
-    if not found:
+    checkpoints = checkpoints_of(args.place, args.config, warn)
+    if not checkpoints:
         raise FairTestError(f"No team of {str(args.place)!r} can be read; the messages above name their files.")
-    settings = settings_of(args, found[0].record)
+    settings = settings_of(args, checkpoints[0].record)
     episodes = args.episodes or EPISODES
-    say_estimate(found, settings, episodes)
-    jobs = [Job(one, settings, settings.root_seed(), episodes, out.resolve()) for one in found]
+    say_estimate(checkpoints, settings, episodes)
+    jobs = [Job(one, settings, settings.root_seed(), episodes, out.resolve()) for one in checkpoints]
     _make(out)
     place = Place(args.backend, min(args.jobs, len(jobs)), args.address, args.timeout, None, (out.resolve(),))
     points, failed = {}, {}
-    told: set[str] = set()
+    said: set[str] = set()
     for number, (job, result) in enumerate(run_all(measure, jobs, place), 1):
         step, folder = job.checkpoint.step, job.checkpoint.folder
         if "error" in result:
             failed[step] = result["error"]
             warn(f"[{number}/{len(jobs)}] {str(folder)!r} is left out: {result['error']}")
             continue
-        for message in set(result["warnings"]) - told:
-            told.add(message)
+        for message in set(result["warnings"]) - said:
+            said.add(message)
             warn(message)
         points[step] = read_point(result["point"])
         print(f"fairtest: [{number}/{len(jobs)}] step {step:,}: {points[step].rate or 'undefined'}", file=sys.stderr)
     return Curve(asked_of(jobs[0]), [points[step] for step in sorted(points)]), failed
 
 
-def say_estimate(found: Sequence[Checkpoint], settings: Settings, episodes: int) -> None:
+def say_estimate(checkpoints: Sequence[Checkpoint], settings: Settings, episodes: int) -> None:
     """Before anything that may take long: an environment without a twin is tried first."""
     from epymarl_fairtest.campaign.observers import duration
-    from epymarl_fairtest.curve.measure import Stage
+    from epymarl_fairtest.curve.measure import Players
     from epymarl_fairtest.curve.player import has_twin
 
-    stage = Stage()
-    for one in found:
+    players = Players()
+    for one in checkpoints:
         try:
-            team = stage.team(one, settings)
+            team = players.team(one, settings)
             if has_twin(team.task, team.environment, settings):
                 return
             began = time.perf_counter()
-            stage.play(one, settings, settings.root_seed(), TRIED, "estimate")
+            players.play(one, settings, settings.root_seed(), TRIED, "estimate")
         except FairTestError:
             continue  # it is named when its turn comes
         once = (time.perf_counter() - began) / TRIED * episodes
         warn(
             f"there is no twin of {one.record.key!r}: {episodes} executions take about {duration(once)} per team,"
-            f" {duration(once * len(found))} for {len(found)} of them one after the other (--jobs, --episodes)"
+            f" {duration(once * len(checkpoints))} for {len(checkpoints)} of them one after the other (--jobs,"
+            " --episodes)"
         )
         return
 

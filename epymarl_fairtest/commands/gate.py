@@ -46,7 +46,7 @@ class Judgement:
     limit: float
     value: float | None  # None if there is none
     passed: bool
-    told: str  # the result in words
+    words: str  # the result in words
     seconds: float = 0.0
 
     @property
@@ -249,7 +249,7 @@ def table(run: FinishedRun, judgements: list[Judgement]) -> str:
     from epymarl_fairtest.campaign.summary import natural_rate
 
     width = max(len(judgement.name) for judgement in judgements)
-    lines = [f"{'PASS' if j.passed else 'FAIL'}  {j.name:<{width}}  {j.told}" for j in judgements]
+    lines = [f"{'PASS' if j.passed else 'FAIL'}  {j.name:<{width}}  {j.words}" for j in judgements]
     held = sum(judgement.passed for judgement in judgements)
     verdict = "passed" if held == len(judgements) else "failed"
     last = f"gate {verdict}: {held} of {len(judgements)} criteria hold."
@@ -283,10 +283,10 @@ def junit(run: FinishedRun, judgements: list[Judgement], seconds: float) -> byte
         shown = {"classname": "fairtest.gate", "name": f"{j.criterion} {j.limit}", "time": f"{j.seconds:.3f}"}
         case = ElementTree.SubElement(suite, "testcase", shown)
         if j.passed:
-            ElementTree.SubElement(case, "system-out").text = printable(j.told)
+            ElementTree.SubElement(case, "system-out").text = printable(j.words)
         else:
-            failure = {"message": printable(j.told), "type": "fairness"}
-            ElementTree.SubElement(case, "failure", failure).text = printable(j.told)
+            failure = {"message": printable(j.words), "type": "fairness"}
+            ElementTree.SubElement(case, "failure", failure).text = printable(j.words)
     ElementTree.indent(suites)
     text: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
     return text + b"\n"

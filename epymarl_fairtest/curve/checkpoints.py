@@ -45,7 +45,7 @@ def checkpoints_of(place: Path, described: Path | None, warn: Callable[[str], No
             f"{str(place)!r} holds no saved teams: folders named by their training steps, as the host's save_model=True"
             " makes them, or a run whose training kept some (curve_keep)."
         )
-    found = []
+    checkpoints = []
     common: PolicyRecord | None = None
     for step, path in sorted(steps.items()):
         if not (path / WEIGHTS).is_file():
@@ -62,8 +62,8 @@ def checkpoints_of(place: Path, described: Path | None, warn: Callable[[str], No
                 raise
             warn(f"{error} It is left out.")
             continue
-        found.append(Checkpoint(step, path, replace(record, training_steps=step)))
-    return found
+        checkpoints.append(Checkpoint(step, path, replace(record, training_steps=step)))
+    return checkpoints
 
 
 def _common_record(models: Path, described: Path | None) -> PolicyRecord:

@@ -23,7 +23,7 @@ from epymarl_fairtest.curve.point import Point, curve_judge, point_of
 from epymarl_fairtest.curve.series import FILE, FOLDER, append, asked_for, begin
 from epymarl_fairtest.host.aside import aside
 from epymarl_fairtest.host.controller import ControllerPolicy
-from epymarl_fairtest.host.tap import told
+from epymarl_fairtest.host.tap import in_words
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.team.checkpoint import PolicyRecord, mismatches, rebuild, save_policy
@@ -118,7 +118,7 @@ class LearningCurve:
                 warnings.simplefilter("ignore")
                 self._take(runner, step)
         except Exception as error:  # whatever it is, training is worth more than our curve
-            self._stop(told(error).removeprefix("PluginError: "))
+            self._stop(in_words(error).removeprefix("PluginError: "))
 
     def _take(self, runner: Any, step: int) -> None:
         course, record = self._course, replace(self._course.record(step), test_return=None)
@@ -177,7 +177,7 @@ class LearningCurve:
     def _stop(self, why: str) -> None:
         self._broken = True
         self._console.warning(
-            f"FairTest draws no further points of the fairness curve: {why.rstrip('.')}. Training goes on, and the team"
+            f"FairTest draws no further points of the fairness curve: {why.rstrip('.')}. Training continues, and the team"
             " is tested when it ends."
         )
 

@@ -14,7 +14,7 @@ import torch
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.rewards import first_odd, odd_reward
-from epymarl_fairtest.host.tap import Paid, told
+from epymarl_fairtest.host.tap import Paid, in_words
 from epymarl_fairtest.team.sample import TrainingSample
 
 
@@ -55,7 +55,7 @@ class Recording:
                 row = position - first
                 self._keep(position, recorded[row], [out[row] for out in seen])
         except Exception as error:  # whatever it is, training is worth more than our sample of it
-            self._stop(told(error))
+            self._stop(in_words(error))
 
     def _keep(self, position: int, paid: Sequence[Paid], scores: Sequence[Any]) -> None:
         broken = next((why for why in paid if isinstance(why, str)), None)
@@ -72,6 +72,6 @@ class Recording:
         self.broken = True
         self.sample = TrainingSample(0, 0)  # a part of it would be the early episodes alone
         self._warn(
-            f"FairTest records no more training episodes: {why.rstrip('.')}. Training goes on; the team is tested"
+            f"FairTest records no more training episodes: {why.rstrip('.')}. Training continues; the team is tested"
             " without a sample of its training."
         )

@@ -406,7 +406,7 @@ def coverage_absence(record: FinishedRun) -> str:
     if not record.failures:
         return "no unfair execution went anywhere"
     if not record.positions_known:
-        return "this task tells no positions of its agents"
+        return "this task does not say where its agents are"
     if "coverage_cells" not in record.evidence:
         return "evidence.npz holds no coverage_cells"
     return "its grid has a single cell, or more than can be told apart"

@@ -47,7 +47,7 @@ def _are_agents(values: Sequence[Any]) -> bool:
 class Settings:
     """Every setting of a FairTest run."""
 
-    preset: str = setting(TEXT, "named set of values: quick (a minute), paper, strict")
+    preset: str = setting(TEXT, f"named set of values: {', '.join(presets())}")
     method: str = setting(TEXT, "the strategy that chooses the tests")
     options: Mapping[str, Any] = setting(
         Rule("a set of the method's own settings, e.g. options.cycle=25", lambda v: isinstance(v, Mapping)),
@@ -55,8 +55,8 @@ class Settings:
     )
     allocation: str = setting(
         TEXT,
-        "per-agent reward that fairness is judged on: env (what the environment pays), nearest_landmark"
-        " (spread), prey_distance (tag), or package.module:function",
+        "per-agent reward that fairness is judged on: env (what the environment pays), another one that the task knows,"
+        " or package.module:function",
     )
     agents: str | Sequence[int] = setting(
         Rule(

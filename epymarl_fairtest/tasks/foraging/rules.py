@@ -100,10 +100,10 @@ class ForagingTask(Task):
 
     @staticmethod
     def _simulator(chain: list[Any]) -> Any:
-        found = _simulator(chain)
-        if found is None:
+        inner = _simulator(chain)
+        if inner is None:
             raise FairTestError(f"{chain[0]} holds no lbforaging ForagingEnv; task foraging needs one.")
-        return found
+        return inner
 
     def reset(self, env: Any, seed: int) -> Any:
         forget(self._simulator(wrappers(env)))

@@ -80,10 +80,10 @@ class MpeTask(Task):
 
     @classmethod
     def _simulator(cls, chain: list[Any]) -> Any:
-        found = simulator(chain, cls.scenario)
-        if found is None:
+        inner = simulator(chain, cls.scenario)
+        if inner is None:
             raise FairTestError(f"{chain[0]} holds no {cls.scenario}; task {cls.name} needs one.")
-        return found
+        return inner
 
     @staticmethod
     def _under_test(world: Any) -> int:
