@@ -186,6 +186,7 @@ def world(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.delenv("EPYMARL_HOME", raising=False)
     monkeypatch.chdir(tmp_path / "world" / "clone")
     monkeypatch.setattr(demo, "TRAINING", [*demo.TRAINING, *DEMO.split()])
+    monkeypatch.setattr(demo, "TEST", {**demo.TEST, "budget": 300, "explain": 2})
     return Path.cwd()
 
 

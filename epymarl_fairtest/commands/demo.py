@@ -19,8 +19,8 @@ from typing import Any
 from epymarl_fairtest.core.errors import FairTestError
 
 ORDER = 10
-TEAM = "mpe-qmix"  # competent, quick to test, and seldom unfair: what a user's own team should look like
-TEST = {"seed": 1, "explain": 20}
+TEAM = "lbf-qmix"  # competent, quick to test, and often unfair for a reason that can be shown
+TEST: dict[str, Any] = {"seed": 1, "explain": 20}
 # A small field with food that one agent can load, and no more steps than it takes to see that everything works.
 TRAINING = shlex.split(
     "fairtest=True fairtest_args.preset=quick fairtest_args.budget=300 fairtest_args.explain=5"
@@ -48,7 +48,8 @@ def demo(args: Namespace) -> int:
             f"{str(args.out)!r} is the folder of a run, and a run is never overwritten. Choose another --out."
         )
     first = tested(args.out)
-    print("\n2. A training with FairTest on board: the team is tested when training ends.", flush=True)
+    print("\n2. A training with FairTest on board: the team is tested when training ends. It is a short one, so that")
+    print("   FairTest will say that this team has not learned its task.", flush=True)
     second = trained(args.out.resolve())
     print(f"\nTwo pages to look at:\n  {first}\n  {second}")
     return 0
@@ -60,7 +61,7 @@ def tested(out: Path) -> Path:
     from epymarl_fairtest.core.shipped import shipped
 
     run = out / TEAM
-    print(f"1. A trained team that ships with FairTest, {TEAM}: three agents, three landmarks.", flush=True)
+    print(f"1. A trained team that ships with FairTest, {TEAM}: three agents gather food.", flush=True)
     if (run / "summary.json").is_file():
         result = api.load(run)
     elif (run / "manifest.json").is_file():

@@ -69,6 +69,7 @@ def html_of(view: View, replays: Replays) -> str:
             sections=sections,
             version=view.record.manifest.get("fairtest", ""),
             json=safe_json(data),
+            packed=replays.others,
             script=script,
         )
     )

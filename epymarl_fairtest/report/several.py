@@ -7,7 +7,7 @@ than chance.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from epymarl_fairtest.report.view import View, view_of
 from epymarl_fairtest.report.wording import number, percent, starts, threshold
 from epymarl_fairtest.store.finished import read_run
 
-ALIKE = {  # must be the same for rates to be compared -> how a run tells it
+ALIKE: dict[str, Callable[[View], Any]] = {  # must be the same for rates to be compared -> how a run tells it
     "task": lambda view: view.record.manifest["task"],
     "environment": lambda view: view.record.manifest.get("key"),
     "fairness index": lambda view: view.index_name,
@@ -80,7 +80,7 @@ def unlike(views: Sequence[View]) -> str:
     return f"These runs differ in {'; '.join(apart)}: their rates cannot be compared." if apart else ""
 
 
-ROWS = {
+ROWS: dict[str, Callable[[View], str]] = {
     "method": lambda view: f"{view.summary['method']} ({view.summary.get('preset')})",
     "seed": lambda view: str(view.summary["seed"]),
     "budget": lambda view: f"{number(view.summary['charged_strict'])} episodes",
