@@ -32,7 +32,7 @@ NO_CHECKOUT = "no EPyMARL checkout known: set EPYMARL_HOME or run fairtest insta
 SHORT = (
     "use_cuda=False seed=1 t_max=200 batch_size=4 test_nepisode=2 epsilon_anneal_time=1000"
     " fairtest_args.method=random fairtest_args.budget=60 fairtest_args.batch=40 fairtest_args.report=False"
-    " fairtest_args.curve_episodes=0"
+    " fairtest_args.curve_episodes=0 fairtest_args.explain=0 fairtest_args.random_team=10"
 )
 PAGE = "fairtest_args.report=True"  # as it is unless a test has no use for it
 CURVE = "fairtest_args.curve_episodes=60"
@@ -49,7 +49,7 @@ ACTOR_CRITIC = {  # besides mappo and ippo, which are trained longer
                 "pac_ns", "pac_dcg_ns"),
     "zoo": ("ippo_ns", "maa2c", "ia2c", "coma", "maddpg"),
 }  # fmt: skip
-SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=300"
+SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=300 fairtest_args.explain=2"
 ON = "fairtest=True"
 FORAGING, SPREAD, TAG = "lbforaging:Foraging-8x8-3p-3f-v3", "pz-mpe-simple-spread-v3", "pz-mpe-simple-tag-v3"
 
