@@ -32,7 +32,8 @@ EDGES = {  # folder -> what it may import of ours, itself aside
     "study": {
         "__init__", "campaign", "core", "engine", "predictor", "report", "settings", "store", "strategies", "team",
     },
-    "host": {"campaign", "core", "curve", "report", "settings", "store", "strategies", "tasks", "team"},
+    "repair": {"core", "curve", "engine", "settings", "team"},
+    "host": {"campaign", "core", "curve", "repair", "report", "settings", "store", "strategies", "tasks", "team"},
     "commands": {
         "__init__", "campaign", "core", "curve", "engine", "host", "report", "settings", "store", "strategies", "study",
         "tasks", "team", "testing",
