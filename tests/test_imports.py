@@ -32,7 +32,8 @@ EDGES = {  # folder -> what it may import of ours, itself aside
     "study": {
         "campaign", "core", "engine", "predictor", "report", "settings", "store", "strategies", "team",
     },
-    "host": {"campaign", "core", "curve", "report", "settings", "store", "strategies", "tasks", "team"},
+    "repair": {"core", "curve", "engine", "settings", "team"},
+    "host": {"campaign", "core", "curve", "repair", "report", "settings", "store", "strategies", "tasks", "team"},
     "api": {"campaign", "core", "engine", "host", "report", "settings", "store", "strategies", "team"},
     "commands": {
         "api", "campaign", "core", "curve", "engine", "host", "report", "settings", "store", "strategies", "study",

@@ -41,9 +41,10 @@ from epymarl_fairtest.host.console import exit_as_stopped, on_terminal, quieten,
 from epymarl_fairtest.host.controller import ControllerPolicy, try_controller, untouched
 from epymarl_fairtest.host.curve import Course, LearningCurve
 from epymarl_fairtest.host.hosts import Host
+from epymarl_fairtest.host.learner_state import remembered_learner, settings_of_learner, state_of
 from epymarl_fairtest.host.recording import Recording
 from epymarl_fairtest.host.sacred_log import SacredLog, storage_folder
-from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world
+from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world, told
 from epymarl_fairtest.report.observer import Page
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure, strategy_of
@@ -58,6 +59,7 @@ from epymarl_fairtest.team.checkpoint import (
     mismatches,
     origin_of,
     record_of_training,
+    save_learner,
     save_policy,
 )
 from epymarl_fairtest.team.contract import Policy, Team
@@ -99,6 +101,7 @@ class Plugin:
             strategy_of(self.settings).check_settings(self.settings, self.task)
             self._record(0)  # whatever the team's record lacks is better known now
             self._check_checkpoint()
+            self._learner = remembered_learner(host, args)
         self._seed = self.settings.root_seed(int(args.seed))
         sample = TrainingSample(self.settings.training_pool, self._seed)
         self.recording = Recording(sample, self._warn, self._available, self._reading)
@@ -296,6 +299,7 @@ class Plugin:
             training_steps=training_steps,
             test_return=float(returns[-1][1]) if returns else None,
             command=command_line(),
+            learner=settings_of_learner(self._args),
         )
 
     def _save(self, runner: Any, record: PolicyRecord) -> RunFolder:
@@ -305,6 +309,7 @@ class Plugin:
             folder = RunFolder(self._out)
             half = folder.path / ".policy.tmp"
             save_policy(half, record, weights)
+            self._save_learner(half)
             half.rename(folder.path / "policy")
         except FairTestError as error:
             if folder is not None:
@@ -320,6 +325,14 @@ class Plugin:
                 f" fairtest run --policy {str(rescue)!r} --out NEW_FOLDER"
             ) from None
         return folder
+
+    def _save_learner(self, policy: Path) -> None:
+        """What training on needs. The team is worth more: whatever goes wrong here is a warning."""
+        try:
+            if (learner := self._learner()) is not None:
+                save_learner(policy, state_of(learner))
+        except Exception as error:  # a full disk, or a fork's learner in whatever way it differs
+            self._warn(f"FairTest keeps nothing of the learner ({told(error)}); the team itself is saved.")
 
     def _save_sample(self, policy: Path) -> None:
         """Into the run, and beside the models; a loaded team brings the sample of its training along."""

@@ -1,4 +1,4 @@
-"""Policy folders: `agent.th` and `policy.yaml`, read without running anything in them.
+"""Policy folders: `agent.th`, `policy.yaml` and, to train on, `learner.th`; read without running anything in them.
 
 Every mismatch between weights, description and environment is reported in one message.
 """
@@ -23,7 +23,9 @@ from epymarl_fairtest.team.description import read_description
 from epymarl_fairtest.team.policy import NetworkPolicy
 from epymarl_fairtest.team.sample import TrainingEpisodes
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, 2)  # that can be read; format 1 knows nothing of the learner
+LEARNER = "learner.th"  # what the host's learner holds besides the agents: named tensors, as in agent.th
 NEXT_STEP = "A policy folder holds agent.th and policy.yaml, as FairTest writes them to RUN/policy."
 WITHOUT_RECORD = (
     "For an agent.th that a host saved, write policy.yaml beside it (docs/saved-teams.md), or test it inside the host:"
@@ -63,6 +65,7 @@ class PolicyRecord:
     training_steps: int = 0
     test_return: float | None = None
     command: str = ""
+    learner: dict[str, Any] = field(default_factory=dict)  # the host's settings of learner, buffer and controller
     format: int = FORMAT
 
 
@@ -119,6 +122,11 @@ def save_policy(folder: Path, record: PolicyRecord, weights: dict[str, Tensor]) 
     write_atomically(folder / "policy.yaml", lambda file: file.write(text.encode()))
 
 
+def save_learner(folder: Path, held: Mapping[str, Tensor]) -> None:
+    """What the learner of this team holds, so that training can go on where it stopped."""
+    write_atomically(folder / LEARNER, lambda file: torch.save(dict(held), file))
+
+
 class _WithoutAliases(yaml.SafeDumper):
     """Writes a value that is there twice twice."""
 
@@ -170,10 +178,10 @@ def _wrong(values: Mapping[Any, Any]) -> Iterator[str]:
             yield f"{name}={_shown(value)} must be {kind}"
         elif name in LARGEST and not 1 <= value <= LARGEST[name]:
             yield f"{name}={_shown(value)} must be at least 1 and at most {LARGEST[name]:,}"
-        elif name == "format" and value != FORMAT:
-            yield f"format={_shown(value)} is not {FORMAT}"
-        elif name == "env_args" and not _is_plain(value):
-            yield f"env_args={_shown(value)} must hold plain values: text, finite numbers, true, false, null, lists"
+        elif name == "format" and value not in FORMATS:
+            yield f"format={_shown(value)} is none of {', '.join(map(str, FORMATS))}"
+        elif name in ("env_args", "learner") and not is_plain(value):
+            yield f"{name}={_shown(value)} must hold plain values: text, finite numbers, true, false, null, lists"
 
 
 def _shown(value: Any) -> str:
@@ -184,12 +192,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Can it be written to the manifest, and read back as it was?"""
     if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_plain(part) for name, part in value.items())
+        return all(isinstance(name, str) and is_plain(part) for name, part in value.items())
     if isinstance(value, list):
-        return all(map(_is_plain, value))
+        return all(map(is_plain, value))
     if isinstance(value, int):
         return abs(value) < 2**63
     return value is None or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
@@ -218,6 +226,11 @@ def load_weights(path: Path) -> dict[str, Tensor]:
             f" {', '.join(strange[:3])}. Save the agents' state dict as it was trained."
         )
     return weights
+
+
+def load_learner(folder: Path) -> dict[str, Tensor]:
+    """What the learner of this team held when it was saved; nothing where that was not kept."""
+    return load_weights(folder / LEARNER) if (folder / LEARNER).is_file() else {}
 
 
 def _is_ordinary(tensor: Tensor) -> bool:
