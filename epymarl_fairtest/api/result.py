@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.api.explaining import explain_run
 from epymarl_fairtest.api.replaying import replay
 from epymarl_fairtest.api.shown import Replay, Why, film, picture
 from epymarl_fairtest.campaign.cautions import cautions, worst_off_sentence
@@ -136,25 +137,22 @@ class Result:
         return Replay(done.scene(0), done.outcomes[0])
 
     def why(self, row: int | None = None, *, id: int | None = None) -> Why:
-        """Why failures happened, taken together; with a row or an id, why that one did."""
-        told = self.record.explanation
-        if not told or not told["explained"]:
-            raise FairTestError(
-                f"The run {str(self.path)!r} was not explained (explain=0, or it found no failure). Explain it with:"
-                f" fairtest explain {self.path}"
-            )
+        """Why failures happened, taken together; with a row or an id, why that one did (executed now if it must be)."""
+        explained = self.record.explanation
         if row is None and id is None:
-            first = told["situations"][0] if told["situations"] else None
-            rows = words.summary_rows({**told, "situation": first})
-            return Why(tuple(f"{name.strip()}: {text}" for name, text in rows), told)
+            if not explained or not explained["explained"]:
+                raise FairTestError(
+                    f"The run {str(self.path)!r} was not explained (explain=0, or it found no failure). Ask for one"
+                    f" failure, why(0), or explain it with: fairtest explain {self.path}"
+                )
+            first = explained["situations"][0] if explained["situations"] else None
+            rows = words.summary_rows({**explained, "situation": first})
+            return Why(tuple(f"{name.strip()}: {text}" for name, text in rows), explained)
         number = int(self._ids[self._place(row, id, "why")])
-        entry = next((one for one in told["failures"] if one["id"] == number), None)
+        entry = next((one for one in (explained or {}).get("failures", ()) if one["id"] == number), None)
         if entry is None:
-            explained = [one["id"] for one in told["failures"]]
-            raise FairTestError(
-                f"Failure {number} was not explained: {len(explained)} different failures of this run were, for example"
-                f" id={explained[0]}. Explain it with: fairtest explain {self.path} {number}"
-            )
+            outcome, _ = explain_run(self.record, [number], _warn, team=self.team)
+            (entry,) = outcome.documents["explain.json"]["failures"]
         return Why(tuple(words.paragraphs(entry)), entry)
 
     # --- as it is shown ---
