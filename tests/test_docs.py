@@ -583,7 +583,7 @@ def test_the_logging_page_lists_what_the_plugin_logs(tmp_path: Path) -> None:
     named = re.findall(
         r"^\| `([\w.]+/?)` \|", README.read_text("utf-8").split("\n## What a run leaves")[1], re.MULTILINE
     )
-    inside = {"policy/": ["agent.th", "policy.yaml", "training_pool.npz"], "report/": ["index.html"]}
+    inside = {"policy/": ["agent.th", "learner.th", "policy.yaml", "training_pool.npz"], "report/": ["index.html"]}
     for name in named:
         for file in [tmp_path / name / part for part in inside.get(name, [""])]:
             file.parent.mkdir(exist_ok=True)
