@@ -604,7 +604,7 @@ def test_the_logging_page_lists_what_the_plugin_logs(tmp_path: Path) -> None:
     """The scalars, the artifacts of the files that docs/runs.md names, and the entry of sacred's info."""
     section = RUNS.read_text("utf-8").split("\n## What a run leaves")[1].split("\n## ")[0]
     named = re.findall(r"^\| `([\w.]+/?)` \|", section, re.MULTILINE)
-    inside = {"policy/": ["agent.th", "policy.yaml", "training_pool.npz"], "report/": ["index.html"]}
+    inside = {"policy/": ["agent.th", "learner.th", "policy.yaml", "training_pool.npz"], "report/": ["index.html"]}
     for name in named:
         for file in [tmp_path / name / part for part in inside.get(name, [""])]:
             file.parent.mkdir(exist_ok=True)

@@ -32,12 +32,12 @@ EDGES = {  # folder -> what it may import of ours, itself aside
     "study": {
         "campaign", "core", "engine", "predictor", "report", "settings", "store", "strategies", "team",
     },
-    "repair": {"core", "curve", "engine", "settings", "team"},
+    "repair": {"campaign", "core", "curve", "engine", "settings", "store", "team"},
     "host": {"campaign", "core", "curve", "repair", "report", "settings", "store", "strategies", "tasks", "team"},
     "api": {"campaign", "core", "engine", "host", "report", "settings", "store", "strategies", "team"},
     "commands": {
-        "api", "campaign", "core", "curve", "engine", "host", "report", "settings", "store", "strategies", "study",
-        "tasks", "team", "testing",
+        "api", "campaign", "core", "curve", "engine", "host", "repair", "report", "settings", "store", "strategies",
+        "study", "tasks", "team", "testing",
     },
     "testing": {"campaign", "core", "engine", "report", "settings", "store", "strategies", "tasks", "team"},
 }  # fmt: skip
@@ -230,7 +230,21 @@ def test_doors_into_host_are_few() -> None:
         ("commands/doctor", "host/suited"),
         ("commands/install", "host/install"),
         ("commands/launch", "host/launch"),
-        ("api/starting", "host/sacred_log"),
+        "api",
+        "campaign",
+        "core",
+        "curve",
+        "engine",
+        "host",
+        "repair",
+        "report",
+        "settings",
+        "store",
+        "strategies",
+        "study",
+        "tasks",
+        "team",
+        "testing",
         ("hook", "host/attach"),
     }
 

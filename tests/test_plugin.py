@@ -50,6 +50,7 @@ PREDICTOR_KEYS = {"auc_abstract", "auc_full", "d", "joint_states"}
 AFTERWARDS = {"natural.npz", "explain.json", "explain.npz"}  # of steps that may have nothing to say
 FILES = {
     "manifest.json", "summary.json", "failures.npz", "failures.csv", "journal.jsonl", "policy/agent.th",
+    "policy/learner.th",
     "policy/policy.yaml", "policy/training_pool.npz", "executions.npz", "evidence.npz", "checksums.json",
 }  # fmt: skip
 FALLBACK = "FairTest found no training sample beside the checkpoint"
@@ -625,7 +626,7 @@ def test_ctrl_c_while_the_team_is_saved_waits_until_it_is(
     (policy,) = (path.parent for path in place.rglob("policy.yaml"))
     assert policy.name == "policy"
     assert f"fairtest run --policy {policy.relative_to(place)}" in said.replace(f"{place}/", "")
-    assert sorted(path.name for path in policy.iterdir()) == ["agent.th", "policy.yaml"]
+    assert sorted(path.name for path in policy.iterdir()) == ["agent.th", "learner.th", "policy.yaml"]
     weights = load_weights(policy / "agent.th")
     assert all(torch.equal(weights[name], value) for name, value in training.mac.agent.state_dict().items())
     assert load_record(policy).training_steps == 25

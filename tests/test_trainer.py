@@ -61,7 +61,7 @@ def test_the_same_lesson_gives_the_same_bits_and_another_seed_others(tmp_path: P
 def test_a_trained_team_is_an_ordinary_policy_folder_that_can_be_trained_on(tmp_path: Path) -> None:
     team = team_of(tmp_path / "team")
     first = ZOO.train(Lesson(team, 200, 0), tmp_path / "first")
-    assert any("mixer was not kept" in note for note in first.notes)
+    assert any("mixer and optimiser and rew_ms were learned again" in note for note in first.notes)
     record = load_record(tmp_path / "first")
     assert record.training_steps == first.steps >= 200
     assert record.learner["batch_size"] == 4

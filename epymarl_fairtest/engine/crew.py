@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
-
-import torch
 
 from epymarl_fairtest.core.episodes import Episodes, Tests
 from epymarl_fairtest.core.errors import FairTestError
@@ -27,7 +26,8 @@ LOST = 3  # times that one part may be lost: then it is the part that ends proce
 
 def can_fork() -> bool:
     """A process is forked with team and environment in it: neither can be sent. CUDA does not survive that."""
-    return "fork" in multiprocessing.get_all_start_methods() and not torch.cuda.is_initialized()
+    torch = sys.modules.get("torch")  # whoever uses CUDA has loaded it
+    return "fork" in multiprocessing.get_all_start_methods() and not (torch and torch.cuda.is_initialized())
 
 
 class Crew(Lockstep):
@@ -118,7 +118,8 @@ def _work(crew: Crew, pipe: Connection, of_the_parent: Sequence[Connection]) -> 
     """In the child: play what comes, until nobody asks any more. Ctrl-C is the parent's to understand."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    torch.set_num_threads(1)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
     for other in of_the_parent:
         other.close()
     crew._members, crew._worlds = [], []  # those of the parent

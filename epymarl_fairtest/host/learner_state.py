@@ -113,15 +113,6 @@ def _like(old: Tensor, new: Tensor) -> Tensor:
     return new.to(old)
 
 
-def lacks(learner: Any, held: Mapping[str, Tensor]) -> list[str]:
-    """Networks of this learner that no tensor was kept of and that cannot be copied from the agents."""
-    return [
-        name
-        for name, network in _modules(learner)
-        if not name.startswith("target_") and network.state_dict() and not _below(name, held)
-    ]
-
-
 def finite(parameters: Any) -> bool:
     return all(math.isfinite(float(value.detach().sum())) for value in parameters)
 

@@ -19,7 +19,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host.at_once import forward_at_once
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
-from epymarl_fairtest.host.learner_state import finite, lacks, restore, settings_of_learner, state_of
+from epymarl_fairtest.host.learner_state import finite, restore, settings_of_learner, state_of
 from epymarl_fairtest.host.random_states import given_back, seed_everything
 from epymarl_fairtest.repair.collector import Collector, some_tests
 from epymarl_fairtest.repair.contract import Diverged, Lesson, Trained
@@ -40,7 +40,7 @@ from epymarl_fairtest.team.saved import saved_team
 
 BATCH = 32  # episodes per collection
 UPDATES = 8  # of the learner, per collection
-RELEARNED = 40  # collections in which a lost mixer is learned again while the agents do not change
+RELEARNED = 40  # collections in which what was not kept of a learner is learned again; the agents do not change
 INSTALL = (
     "Training needs a host. Name an EPyMARL checkout with `fairtest install CHECKOUT` or EPYMARL_HOME, or install"
     " PyMARLzoo+: pip install --no-deps pymarlzooplus==1.1.0"
@@ -121,34 +121,36 @@ class HostTrainer:
         training = self._build(record, lesson.seed)
         seed_everything(lesson.seed)  # again: importing a host draws random numbers, and it is imported only once
         notes: list[str] = []
-        training.mac.agent.load_state_dict(weights)
-        training.learner.target_mac.agent.load_state_dict(weights)
+        put_back(training, weights)
         learning = Learning(training, record, team.available)
         collector = Collector(team, configure({"method": "random"}), notes.append)
         generator = rng.named(lesson.seed, "lesson")
         epsilon = float(training.args.epsilon_finish)
 
-        def turn(shaped: bool) -> None:
-            starts = lesson.starts if shaped else None
-            tests = some_tests(BATCH, team, starts, lesson.share, generator)
+        def turn(lesson: Lesson) -> None:
+            tests = some_tests(BATCH, team, lesson.starts, lesson.share, generator)
             episodes = collector.play(learning.policy(), tests, epsilon)
-            paid = episodes.rewards if lesson.shaping is None or not shaped else lesson.shaping(episodes.rewards)
-            learning.take(episodes, paid)
-            learning.update(UPDATES)
+            learning.take(episodes, episodes.rewards if lesson.shaping is None else lesson.shaping(episodes.rewards))
 
         held = load_learner(lesson.policy)
-        missing = lacks(training.learner, held)
         if held:
             restore(training.learner, held, str(lesson.policy / LEARNER))
-        elif missing:
-            relearn(training, lambda: turn(False))
-            notes.append(f"{' and '.join(missing)} was not kept in the policy folder: it was learned again first, for"
-                         f" {learning.steps:,} steps, while the agents did not change.")  # fmt: skip
+        else:
+            for _ in range(RELEARNED):
+                turn(Lesson(lesson.policy, 0, lesson.seed))
+                for _ in range(UPDATES):
+                    learning.update(1)
+                    put_back(training, weights)
+            notes.append(
+                f"{LEARNER} is not in the policy folder: {' and '.join(lost(training))} were learned again first, for"
+                f" {learning.steps:,} steps, while the agents did not change."
+            )
         if not record.learner:
             notes.append("policy.yaml does not say how the team was trained: the host's own settings were used.")
         before = learning.steps
         while learning.steps - before < lesson.steps:
-            turn(True)
+            turn(lesson)
+            learning.update(UPDATES)
             if not finite(training.mac.parameters()):
                 raise Diverged(
                     f"training diverged after {learning.steps - before:,} of {lesson.steps:,} steps: the weights hold"
@@ -230,14 +232,13 @@ def weights_of(training: Training) -> dict[str, Tensor]:
     return {name: value.detach().cpu() for name, value in training.mac.agent.state_dict().items()}
 
 
-def relearn(training: Training, turn: Any) -> None:
-    """Learn what was not kept (a mixer) while the agents stay as they are."""
-    parameters: list[Tensor] = list(training.mac.parameters())
-    for parameter in parameters:
-        parameter.requires_grad_(False)
-    try:
-        for _ in range(RELEARNED):
-            turn()
-    finally:
-        for parameter in parameters:
-            parameter.requires_grad_(True)
+def put_back(training: Training, weights: dict[str, Tensor]) -> None:
+    """The agents as they were. What the learner learned besides (mixer, optimiser, statistics) stays."""
+    training.mac.agent.load_state_dict(weights)
+    training.learner.target_mac.agent.load_state_dict(weights)
+
+
+def lost(training: Training) -> list[str]:
+    """What a learner holds besides copies of the agents."""
+    names = {name.partition(".")[0] for name in state_of(training.learner)}
+    return sorted(name for name in names if not name.startswith("target_"))
