@@ -44,7 +44,7 @@ from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.learner_state import remembered_learner, settings_of_learner, state_of
 from epymarl_fairtest.host.recording import Recording
 from epymarl_fairtest.host.sacred_log import SacredLog, storage_folder
-from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world, told
+from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world, in_words
 from epymarl_fairtest.report.observer import Page
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure, strategy_of
@@ -332,7 +332,7 @@ class Plugin:
             if (learner := self._learner()) is not None:
                 save_learner(policy, state_of(learner))
         except Exception as error:  # a full disk, or a fork's learner in whatever way it differs
-            self._warn(f"FairTest keeps nothing of the learner ({told(error)}); the team itself is saved.")
+            self._warn(f"FairTest keeps nothing of the learner ({in_words(error)}); the team itself is saved.")
 
     def _save_sample(self, policy: Path) -> None:
         """Into the run, and beside the models; a loaded team brings the sample of its training along."""
