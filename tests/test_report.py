@@ -730,6 +730,8 @@ def test_every_failure_of_the_table_is_in_the_page(runs: Runs) -> None:
     assert len(others) > 3
     assert not shown & set(others)
     assert shown | set(others) >= set(page["table"]["id"])
+    seeds = dict(zip(page["table"]["id"], page["table"]["root_seed"], strict=True))
+    assert all(small["seed"] == seeds[number] for number, small in others.items()), "as text: no digit is lost"
     failures = load_failures(path / "failures.npz")
     task = task_of(path, read_run(path).manifest, failures)
     for number, small in list(others.items())[:5]:
