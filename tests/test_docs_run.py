@@ -58,7 +58,8 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "benchmarks.engine": "--help",  # its smallest measurement takes more than 20 s
     "benchmarks.paper": "--help",  # at the paper's scale or not at all
 }
-DEMO = "t_max=100 test_nepisode=2 fairtest_args.method=random fairtest_args.budget=60"  # behind the demo's own words
+# Behind the demo's own words:
+DEMO = "t_max=100 test_nepisode=2 fairtest_args.method=random fairtest_args.budget=60 fairtest_args.explain=2"
 
 NOT_HERE = {  # how a command begins -> why it is not executed
     "make": "it makes the environment that this test runs in",
