@@ -1,4 +1,4 @@
-"""Saved teams play for a curve: one job per team, anywhere, kept so that the same command continues where it stopped."""
+"""Saved teams play for a curve: one job per team, anywhere, kept so that a command continues where it stopped."""
 
 from __future__ import annotations
 

@@ -177,8 +177,8 @@ class LearningCurve:
     def _stop(self, why: str) -> None:
         self._broken = True
         self._console.warning(
-            f"FairTest draws no further points of the fairness curve: {why.rstrip('.')}. Training continues, and the team"
-            " is tested when it ends."
+            f"FairTest draws no further points of the fairness curve: {why.rstrip('.')}. Training continues, and the"
+            " team is tested when it ends."
         )
 
 
