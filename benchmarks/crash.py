@@ -39,7 +39,7 @@ from epymarl_fairtest.store.checksum import CHECKSUMS, unsealed
 from epymarl_fairtest.store.journal import read_journal
 from epymarl_fairtest.store.run import RunFolder
 
-COMMON = ["theta=0.9", "workers=1", "engine=twin", "confirm=5", "report=false"]
+COMMON = ["theta=0.9", "workers=1", "engine=twin", "replay=5", "explain=3", "report=false"]
 SEARCH = ["rounds=1", "generations=2", "pool=60", "offspring=15", "predictor_episodes=30", "d=10"]
 CASES = {
     "random, spread": ("mpe-qmix", "random", 120, ["batch=20"]),

@@ -360,7 +360,7 @@ def written(folder: Path, **changes: Any) -> Path:
 def test_every_wrong_line_of_policy_yaml_is_told_at_once(tmp_path: Path) -> None:
     folder = policy_folder(tmp_path / "team")
     message = refused(
-        written(folder, n_agents="three", use_rnn=1, hidden_dim=..., time_limit=0, colour="red", format=2)
+        written(folder, n_agents="three", use_rnn=1, hidden_dim=..., time_limit=0, colour="red", format=3)
     )
     for part in (
         "n_agents='three' must be int",
@@ -368,7 +368,7 @@ def test_every_wrong_line_of_policy_yaml_is_told_at_once(tmp_path: Path) -> None
         "missing hidden_dim",
         "time_limit=0 must be at least 1",
         "unknown 'colour'",
-        "format=2 is not 1",
+        "format=3 is none of 1, 2",
     ):
         assert part in message
 

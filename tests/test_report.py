@@ -32,7 +32,7 @@ from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.host.sacred_log import SacredLog
-from epymarl_fairtest.report import figures, page, replays, sections, svg, view
+from epymarl_fairtest.report import figures, opening, page, replays, sections, svg, view
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.page import make_report
 from epymarl_fairtest.report.replays import Replays, replays_of
@@ -629,7 +629,9 @@ def words_of(view: View) -> None:
     drawn["coverage"] = [""] * len(view.coverage.maps) if view.coverage else []
     none = Replays([], [], False)
     sections.sections_of(view, none, drawn, page.chains_of(view, none))
-    assert page.cards(view)
+    assert opening.cards(view)
+    assert opening.answers(view)
+    assert opening.commands(view)
     assert verdict(view)
     assert all(cautions(view.summary))
     assert page.eyebrow(view)
@@ -754,7 +756,7 @@ def test_every_figure_has_a_caption_and_tells_its_numbers(runs: Runs) -> None:
         assert attributes["role"] == "img"
         assert len(re.findall(r"\d", attributes["aria-label"])) > 3
     assert all(attributes["alt"] for attributes in found.of("img"))
-    assert [tag for tag, _ in found.found if tag in ("h1", "h2")] == ["h1", *["h2"] * 12]
+    assert [tag for tag, _ in found.found if tag in ("h1", "h2")] == ["h1", *["h2"] * 14], "what now, and the sections"
 
 
 def test_colours_follow_the_style_sheet(runs: Runs) -> None:
@@ -900,6 +902,7 @@ def test_only_drawings_static_files_and_the_data_pass_the_templates_unescaped() 
         ("page.html", "json"),
         ("page.html", "script"),
         ("page.html", "style"),
+        ("several.html", "style"),
     ]
     assert not any("autoescape" in text for text in templates.values())
 

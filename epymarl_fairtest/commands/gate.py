@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from epymarl_fairtest.commands.arguments import (
     add_search_arguments,
     add_setting_arguments,
-    checked_team,
     command_line,
     observers,
     settings_for_team,
@@ -206,6 +205,7 @@ def tested(args: Namespace) -> FinishedRun:
 
 
 def tested_in(out: Path, args: Namespace) -> FinishedRun:
+    from epymarl_fairtest.api.starting import checked_team
     from epymarl_fairtest.campaign.run import run, stopped
     from epymarl_fairtest.core.stopping import stoppable
     from epymarl_fairtest.store.finished import read_run

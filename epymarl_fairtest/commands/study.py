@@ -73,9 +73,9 @@ def study(args: argparse.Namespace) -> int:
     from epymarl_fairtest.study.reuse import copy_run, reusable_runs
 
     clock = time.perf_counter()
-    _check_place(args)
+    check_place(args)
     planned = plan_study(
-        args.study, args.policies, _seeds(args.seeds), _given(args), methods=args.methods, root=args.out,
+        args.study, args.policies, seeds_of(args.seeds), _given(args), methods=args.methods, root=args.out,
         command=command_of(args), keep_failures=args.keep_failures,
     )  # fmt: skip
     jobs = planned.jobs()
@@ -117,7 +117,7 @@ def study(args: argparse.Namespace) -> int:
 # --- what the user gave -------------------------------------------------------------------------------
 
 
-def _check_place(args: argparse.Namespace) -> None:
+def check_place(args: argparse.Namespace) -> None:
     if args.jobs is not None and args.jobs < 1:
         raise FairTestError(f"--jobs {args.jobs} is not allowed; it must be a whole number of at least 1.")
     if args.timeout <= 0:
@@ -128,7 +128,7 @@ def _check_place(args: argparse.Namespace) -> None:
         raise FairTestError(f"--jobs {args.jobs} is for this machine; the cluster at --address has its own workers.")
 
 
-def _seeds(text: str) -> list[int]:
+def seeds_of(text: str) -> list[int]:
     """`10` is 0 to 9; `3,5,7` and `3,` are these."""
     parts = [part.strip() for part in text.split(",")]
     if len(parts) > 1 and not parts[-1]:
@@ -179,7 +179,7 @@ def _run(
     if not waiting:
         return failed, cpu
     folders = tuple(team.folder for team in planned.teams.values())
-    workers = args.jobs if args.jobs is not None else _cores()
+    workers = args.jobs if args.jobs is not None else cores()
     place = Place(args.backend, workers, args.address, args.timeout, planned.root / "study.json", folders)
     with _progress(len(jobs), len(jobs) - len(waiting), planned.common.progress) as tell:
         for job, result in run_all(run_job, waiting, place):
@@ -194,7 +194,7 @@ def _run(
     return failed, cpu
 
 
-def _cores() -> int:
+def cores() -> int:
     from joblib import cpu_count
 
     return int(cpu_count())

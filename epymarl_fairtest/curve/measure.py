@@ -1,4 +1,4 @@
-"""Saved teams play for a curve: one job per team, anywhere, kept so that a command continues where it stopped."""
+"""Saved teams play for a curve: one job per team, anywhere, kept so that the same command resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from epymarl_fairtest.curve.point import Played, Point, curve_judge, point_of, r
 from epymarl_fairtest.curve.series import asked_for
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.checksum import sealed, unsealed
-from epymarl_fairtest.team.checkpoint import digest, load_weights
+from epymarl_fairtest.team.checkpoint import digest, load_weights, reading_of
 from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.saved import saved_team
 
@@ -85,8 +85,9 @@ def asked_of(job: Job) -> dict[str, Any]:
 
     task = task_for(make_environment(job.checkpoint.record))
     theta = curve_judge(job.settings, task).theta
+    settings = job.settings.played_by(reading_of(job.checkpoint.record))
     return asked_for(
-        job.settings, task=task.name, theta=theta, allocation=job.settings.allocation, seed=job.seed,
+        settings, task=task.name, theta=theta, allocation=job.settings.allocation, seed=job.seed,
         episodes=job.episodes,
     )  # fmt: skip
 

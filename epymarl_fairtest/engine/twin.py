@@ -96,7 +96,7 @@ class Twin:
                 on = np.flatnonzero(running)
                 scores, hidden[on] = policy.forward(seen[on], last[on], hidden[on])
                 q[on] = recorded(scores, rule.available, policy.reading)
-            if rule.kind == "softmax":
+            if rule.kind in ("softmax", "policy"):
                 finite = bool(np.isfinite(q[running]).all())
                 actions = np.where(running[:, None], choose(q, group.stream, at, rule), actions)
             else:
@@ -106,7 +106,7 @@ class Twin:
                 )
             if not finite:
                 bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
-                raise not_finite(int(group.root_seed[bad]), int(step[bad]))
+                raise not_finite(int(group.root_seed[bad]), int(step[bad]), policy.reading)
             if group.greedy is not None:
                 actions = np.where(group.greedy[:, None], greedy(q, rule.available), actions).astype(np.int16)
             if group.forced is not None:

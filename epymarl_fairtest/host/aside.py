@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import numpy as np
-import torch
 from sacred.utils import SacredError
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.host.random_states import given_back
 
 
 class PluginError(SacredError):
@@ -23,14 +21,8 @@ class PluginError(SacredError):
 @contextmanager
 def aside() -> Iterator[None]:
     """Give the global random states back, and turn our errors into sacred's."""
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    except FairTestError as error:
-        raise PluginError(str(error)) from None
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
-        torch.set_num_threads(states[3])
+    with given_back():
+        try:
+            yield
+        except FairTestError as error:
+            raise PluginError(str(error)) from None

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from epymarl_fairtest.curve.player import WITH_TWIN, Player, curve_tests
 from epymarl_fairtest.curve.point import Point, curve_judge, point_of
 from epymarl_fairtest.curve.series import FILE, FOLDER, append, asked_for, begin
 from epymarl_fairtest.host.aside import aside
-from epymarl_fairtest.host.controller import ControllerPolicy
+from epymarl_fairtest.host.controller import ControllerPolicy, untouched
 from epymarl_fairtest.host.tap import in_words
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.tasks.contract import Task
@@ -114,7 +113,7 @@ class LearningCurve:
         if not self._on or (self.points and self.points[-1].step == step):
             return
         try:
-            with aside(), _untouched(runner.mac), warnings.catch_warnings():
+            with aside(), untouched(runner.mac), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._take(runner, step)
         except Exception as error:  # whatever it is, training is worth more than our curve
@@ -196,20 +195,6 @@ def logged(point: Point) -> dict[str, float]:
         "undefined": point.undefined_share,
     }
     return {name: value for name, value in values.items() if value is not None}
-
-
-@contextmanager
-def _untouched(mac: Any) -> Iterator[None]:
-    """What the live controller remembers of its episode, and its networks' mode, are put back."""
-    missing = object()
-    hidden, training = getattr(mac, "hidden_states", missing), getattr(mac.agent, "training", missing)
-    try:
-        yield
-    finally:
-        if hidden is not missing:
-            mac.hidden_states = hidden
-        if training is not missing:
-            mac.agent.train(training)
 
 
 def _free(folder: Path) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.ledger import ACCOUNTINGS
 from epymarl_fairtest.core.registry import meant
+from epymarl_fairtest.core.scores import execution_of
 from epymarl_fairtest.core.shipped import presets, shipped
 from epymarl_fairtest.settings.rules import (
     AT_ONCE,
@@ -86,7 +87,9 @@ class Settings:
         one_of(*ACCOUNTINGS), "what counts against the budget: strict (everything executed) or paper"
     )
     execution: str = setting(
-        one_of("epsilon_greedy", "softmax", "greedy"), "how the trained team picks its actions when tested"
+        one_of("auto", "epsilon_greedy", "softmax", "policy", "greedy"),
+        "how the trained team picks its actions when tested; auto: epsilon_greedy where it gives Q-values, and where it"
+        " gives probabilities (mappo, ippo, ...) policy: drawn from them",
     )
     epsilon: float = setting(between(0, 1), "probability of a random action per agent and step (epsilon_greedy)")
     temperature: float = setting(
@@ -94,8 +97,8 @@ class Settings:
     )
     workers: int | None = setting(
         whole(1, 1024, optional=True),
-        "threads of the twin engine and of the predictor's forest; null: two where two cores are free. Results do not"
-        " depend on it",
+        "threads of the twin engine and of the predictor's forest, and if given processes of the lock-step engine;"
+        " null: two threads where two cores are free. Results do not depend on it",
     )
     engine: str = setting(
         one_of("auto", "twin", "lockstep"),
@@ -155,6 +158,10 @@ class Settings:
     @property
     def threads(self) -> int:
         return self.workers or free_cores()
+
+    def played_by(self, reading: str) -> Settings:
+        """These settings for a team whose scores are read so: with what `execution=auto` means for it."""
+        return replace(self, execution=execution_of(self.execution, reading))
 
     def root_seed(self, otherwise: int = 0) -> int:
         """The seed of the search; `otherwise`, the host's, where none is given."""

@@ -20,9 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import json_bytes, make_folder, write_atomically, write_json
+from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.checksum import CHECKSUMS, sealed
 from epymarl_fairtest.store.finished import read_summary

@@ -80,6 +80,23 @@ class World:
         self._task.write(self._env, state, step)
         self._begin(self._task.observe(self._env), step)
 
+    @property
+    def retraced(self) -> bool:
+        """Must its way be gone again to come back to a state?"""
+        return self._task.retraced
+
+    def retrace(self, seed: int, actions: NDArray[np.int16]) -> None:
+        """Where these joint actions (steps, agents) lead from the start of `seed`."""
+        self.reset(seed)
+        for joint in actions:
+            self.step(joint)
+
+    def follow(self, other: World) -> None:
+        """To where another world is."""
+        self._task.transfer(other._env, self._env)
+        self._seen, self.obs, self.reward = other._seen, other.obs, other.reward
+        self._step, self.done = other._step, other.done
+
     def _begin(self, observations: Sequence[Any], step: int) -> None:
         self._seen, self.obs = observations, flat(observations, self._obs_size)
         self._step, self.done = step, False

@@ -1,4 +1,4 @@
-"""Policy folders: `agent.th` and `policy.yaml`, read without running anything in them.
+"""Policy folders: `agent.th`, `policy.yaml` and, to train on, `learner.th`; read without running anything in them.
 
 Every mismatch between weights, description and environment is reported in one message.
 """
@@ -23,17 +23,23 @@ from epymarl_fairtest.team.description import read_description
 from epymarl_fairtest.team.policy import NetworkPolicy
 from epymarl_fairtest.team.sample import TrainingEpisodes
 
-FORMAT = 1
+FORMAT = 2
+FORMATS = (1, 2)  # that can be read; format 1 knows nothing of the learner
+LEARNER = "learner.th"  # what the host's learner holds besides the agents: named tensors, as in agent.th
 NEXT_STEP = "A policy folder holds agent.th and policy.yaml, as FairTest writes them to RUN/policy."
 WITHOUT_RECORD = (
-    "For an agent.th that a host saved, write policy.yaml beside it (README, A saved team), or test it inside the host:"
+    "For an agent.th that a host saved, write policy.yaml beside it (docs/saved-teams.md), or test it inside the host:"
     " fairtest launch -- src/main.py … with fairtest=True evaluate=True checkpoint_path=…"
 )
 
 NO_YES = (False, True)
-Q_LEARNERS = ("iql", "vdn", "qmix", "qtran")
-"""Algorithms whose agents give Q-values, by their names in the hosts; `_ns` variants have a network per agent."""
-Q = "q"  # what the hosts call that, in agent_output_type
+OUTPUTS = {"q": "q", "pi_logits": "logits"}
+"""What the hosts call what their agents give (agent_output_type), and how it is read (core/scores.py)."""
+ALGORITHMS = {
+    "q": ("iql", "vdn", "qmix", "qtran"),
+    "pi_logits": ("mappo", "ippo", "maa2c", "ia2c", "coma", "maddpg", "pac", "pac_dcg", "pac_sarsa", "pac_sarsa_dcg"),
+}
+"""Whose agents give what, by the hosts' names, where nothing else says it; `_ns` variants have a network per agent."""
 LARGEST = {"time_limit": 10_000, "n_agents": 1_000, "n_actions": 10_000, "obs_size": 1_000_000, "hidden_dim": 65_536}
 """Of the sizes in policy.yaml: beyond these an episode or a network fits no memory."""
 
@@ -52,13 +58,14 @@ class PolicyRecord:
     use_rnn: bool
     obs_last_action: bool
     obs_agent_id: bool
-    agent_output_type: str = ""  # as the host calls it; an algorithm that is not one of Q_LEARNERS needs it
+    agent_output_type: str = ""  # one of OUTPUTS; an algorithm that is not one of ALGORITHMS needs it
     env_args: dict[str, Any] = field(default_factory=dict)  # what the environment is made with besides its key
     allocation: str = "env"
     host: str = ""
     training_steps: int = 0
     test_return: float | None = None
     command: str = ""
+    learner: dict[str, Any] = field(default_factory=dict)  # the host's settings of learner, buffer and controller
     format: int = FORMAT
 
 
@@ -115,6 +122,11 @@ def save_policy(folder: Path, record: PolicyRecord, weights: dict[str, Tensor]) 
     write_atomically(folder / "policy.yaml", lambda file: file.write(text.encode()))
 
 
+def save_learner(folder: Path, held: Mapping[str, Tensor]) -> None:
+    """What the learner of this team holds, so that training can go on where it stopped."""
+    write_atomically(folder / LEARNER, lambda file: torch.save(dict(held), file))
+
+
 class _WithoutAliases(yaml.SafeDumper):
     """Writes a value that is there twice twice."""
 
@@ -135,18 +147,23 @@ def load_record(folder: Path) -> PolicyRecord:
     if wrong:
         raise FairTestError(f"{str(path)!r} does not describe a policy: {'; '.join(wrong)}. {NEXT_STEP}")
     record = PolicyRecord(**values)
-    if not gives_q_values(record):
-        raise FairTestError(
-            f"{str(path)!r} describes a team of algorithm {record.algorithm!r}, whose agents are not known to give"
-            f" Q-values; FairTest tests teams of {', '.join(Q_LEARNERS)} and their _ns variants. Where another"
-            f" algorithm's agents do give Q-values, add the line agent_output_type: {Q}."
-        )
+    reading_of(record, repr(str(path)))
     return record
 
 
-def gives_q_values(record: PolicyRecord) -> bool:
-    said = record.agent_output_type
-    return said == Q if said else record.algorithm.removesuffix("_ns") in Q_LEARNERS
+def reading_of(record: PolicyRecord, where: str = "policy.yaml") -> str:
+    """How the team's scores are read. A team of another kind is refused; `where` names what describes it."""
+    plain = record.algorithm.removesuffix("_ns")
+    said = record.agent_output_type or next((kind for kind, names in ALGORITHMS.items() if plain in names), "")
+    if said in OUTPUTS:
+        return OUTPUTS[said]
+    known = ", ".join(name for names in ALGORITHMS.values() for name in names)
+    given = f" (agent_output_type={said!r})" if said else ""
+    raise FairTestError(
+        f"{where} describes a team of algorithm {record.algorithm!r}{given}, whose agents are not known to give"
+        f" Q-values or logits; FairTest tests teams of {known} and their _ns variants. Where another algorithm's"
+        " agents do, add the line agent_output_type: q, or agent_output_type: pi_logits."
+    )
 
 
 def _wrong(values: Mapping[Any, Any]) -> Iterator[str]:
@@ -161,10 +178,10 @@ def _wrong(values: Mapping[Any, Any]) -> Iterator[str]:
             yield f"{name}={_shown(value)} must be {kind}"
         elif name in LARGEST and not 1 <= value <= LARGEST[name]:
             yield f"{name}={_shown(value)} must be at least 1 and at most {LARGEST[name]:,}"
-        elif name == "format" and value != FORMAT:
-            yield f"format={_shown(value)} is not {FORMAT}"
-        elif name == "env_args" and not _is_plain(value):
-            yield f"env_args={_shown(value)} must hold plain values: text, finite numbers, true, false, null, lists"
+        elif name == "format" and value not in FORMATS:
+            yield f"format={_shown(value)} is none of {', '.join(map(str, FORMATS))}"
+        elif name in ("env_args", "learner") and not is_plain(value):
+            yield f"{name}={_shown(value)} must hold plain values: text, finite numbers, true, false, null, lists"
 
 
 def _shown(value: Any) -> str:
@@ -175,12 +192,12 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     """Can it be written to the manifest, and read back as it was?"""
     if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_plain(part) for name, part in value.items())
+        return all(isinstance(name, str) and is_plain(part) for name, part in value.items())
     if isinstance(value, list):
-        return all(map(_is_plain, value))
+        return all(map(is_plain, value))
     if isinstance(value, int):
         return abs(value) < 2**63
     return value is None or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
@@ -209,6 +226,11 @@ def load_weights(path: Path) -> dict[str, Tensor]:
             f" {', '.join(strange[:3])}. Save the agents' state dict as it was trained."
         )
     return weights
+
+
+def load_learner(folder: Path) -> dict[str, Tensor]:
+    """What the learner of this team held when it was saved; nothing where that was not kept."""
+    return load_weights(folder / LEARNER) if (folder / LEARNER).is_file() else {}
 
 
 def _is_ordinary(tensor: Tensor) -> bool:
@@ -255,6 +277,7 @@ def rebuild(weights: Mapping[str, Tensor], record: PolicyRecord) -> NetworkPolic
         recurrent=record.use_rnn,
         obs_last_action=record.obs_last_action,
         obs_agent_id=record.obs_agent_id,
+        reading=reading_of(record),
     )
 
 

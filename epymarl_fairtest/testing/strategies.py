@@ -32,7 +32,7 @@ from epymarl_fairtest.testing.teams import engine_of
 
 SMALL = 8  # the most that a whole-number option is set to, so that a small budget sees every part of a search
 BUDGETS = (48, 96, 192, 384, 768)  # the first that the strategy accepts is taken
-EVERY = 3  # batches between two interruptions
+FIRST = 3  # batches until the first interruption; the next comes after twice as many
 NONSENSE: tuple[Any, ...] = (
     None,
     True,
@@ -221,16 +221,16 @@ def random_executions_are_random(case: StrategyCase) -> None:
 
 
 def resumes(case: StrategyCase) -> None:
-    """Interrupted after every third batch and once between search and steps, it ends as if nothing had happened."""
+    """Interrupted after 3, 6, 12, … batches and once between search and steps, it ends as if nothing had happened."""
     if case.lacking:
         return
     with tempfile.TemporaryDirectory(prefix="fairtest-contract-") as folder, STRATEGIES.having(case.strategy):
         whole, stopped = Path(folder) / "whole", Path(folder) / "stopped"
         expected, interruptions = _finished(case, whole, None), 0
-        stop = Stop(EVERY)
+        stop = Stop(FIRST)
         while (summary := _finished(case, stopped, stop)) is None:
             interruptions += 1
-            stop = Stop(stop.batches + EVERY, steps=stop.steps)
+            stop = Stop(2 * stop.batches, steps=stop.steps)
         assert interruptions, "the search was never interrupted"
         assert expected is not None
         for name in expected.keys() - TIMES:

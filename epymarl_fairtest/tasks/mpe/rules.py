@@ -52,9 +52,9 @@ def padded_state(world: Any) -> Array:
 class MpeTask(Task):
     """A task of the particle simulator; subclasses say which scenario, who is tested and how fast."""
 
-    restorable: ClassVar[bool] = True
-    proposable: ClassVar[bool] = True
-    distinct_distance: ClassVar[float] = 0.1
+    restorable: bool = True
+    proposable: bool = True
+    distinct_distance: float = 0.1
     actions: ClassVar[Sequence[str]] = ("stay", "left", "right", "down", "up")
     scenario: ClassVar[str]
     reach: ClassVar[float]  # landmarks are drawn this far from the centre along each axis; agents up to 1

@@ -1,0 +1,97 @@
+"""The page of a repair, and its figure: natural rate against team return, every team that was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from epymarl_fairtest.report.page import STATIC, TEMPLATES
+from epymarl_fairtest.report.study_figures import HIGHLIGHT, STYLE, plain_axes
+from epymarl_fairtest.report.study_figures import INK as DARK
+from epymarl_fairtest.report.svg import ACCENT, GRID, INK, QUIET, element_of
+
+Data = Mapping[str, Any]
+CONTROL = "#E69F00"
+
+
+def trade_off_figure(document: Data) -> Figure:
+    """For a file: on white."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    draw(axes, document, (HIGHLIGHT, CONTROL, DARK))
+    plain_axes(axes, "both")
+    axes.set_title(document["verdict"], fontsize=10, color=DARK, loc="left", fontweight="bold")
+    return figure
+
+
+def draw(axes: Axes, document: Data, colours: tuple[str, str, str]) -> None:
+    """A point per trained team with the interval of its rate; the chosen ones are filled."""
+    ours, control, ink = colours
+    for point in document["points"]:
+        if point["rate"] is None:
+            continue
+        ordinary = point["weight"] is None
+        colour = control if ordinary else ours
+        reach = [[point["rate"] - point["low"]], [point["high"] - point["rate"]]]
+        filled = colour if ordinary or point["chosen"] else "none"
+        axes.errorbar(point["return"], point["rate"], yerr=reach, fmt="s" if ordinary else "o", color=colour,
+                      markerfacecolor=filled, markersize=7, elinewidth=1.2)  # fmt: skip
+        if not ordinary:
+            axes.annotate(f"{point['weight']:g}", (point["return"], point["rate"]), (6, 4),
+                          textcoords="offset points", fontsize=8, color=ink)  # fmt: skip
+    others = [("before", document["before"], "D")]
+    if document["checkpoint"]:
+        others.append(("fairest checkpoint", document["checkpoint"], "^"))
+    for name, entry, marker in others:
+        if entry["rate"] is not None:
+            axes.plot(entry["return"], entry["rate"], marker, color=ink, markersize=8)
+            axes.annotate(name, (entry["return"], entry["rate"]), (8, -10), textcoords="offset points", fontsize=8.5,
+                          color=ink)  # fmt: skip
+    least = document["before"]["return"] - document["max_loss"] * abs(document["before"]["return"])
+    axes.axvline(least, color=ink, linewidth=0.9, linestyle=":")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("return of the team", **STYLE)
+    axes.set_ylabel("natural rate", **STYLE)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate * 100:.4g}%"))
+
+
+def page_of(document: Data, rows: list[tuple[str, ...]]) -> str:
+    """One file that needs nothing else, like the page of a run."""
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot()
+    draw(axes, document, (ACCENT, QUIET, INK))
+    axes.grid(color=GRID, linewidth=0.6)
+    aloud = "Natural rate against return: " + "; ".join(
+        f"{point['arm']} of seed {point['seed']}: return {point['return']:.3f}, rate {point['rate'] or 0:.2%}"
+        for point in document["points"]
+    )
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return templates.get_template("repair.html").render(
+        style=(STATIC / "report.css").read_text(encoding="utf-8"),
+        document=document,
+        figure=element_of(figure, "trade-off", aloud),
+        head=rows[0],
+        rows=rows[1:],
+    )
+
+
+def written(folder: Path, document: Data, rows: list[tuple[str, ...]]) -> list[Path]:
+    """index.html and the figure as files."""
+    from epymarl_fairtest.core.files import write_bytes
+    from epymarl_fairtest.report.compare_figure import drawn
+
+    figure = trade_off_figure(document)
+    content = {f"trade-off.{ending}": drawn(figure, ending) for ending in ("svg", "png")}
+    content["index.html"] = page_of(document, rows).encode()
+    for name, text in content.items():
+        write_bytes(folder / name, text)
+    return [folder / name for name in content]
