@@ -306,6 +306,24 @@ def test_a_broken_and_a_foreign_checkpoint_are_named_and_the_others_drawn(
         assert why in said
 
 
+def test_teams_of_another_environment_and_undescribed_ones_are_no_part_of_the_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kept teams are policy folders of their own; what else lies beside them is named, whatever it is."""
+    place = tmp_path / "run-curve"
+    ours, other = record_of("spread", "mlp"), record_of("foraging", "mlp")
+    for step, record in ((1, other), (25, ours), (50, ours)):
+        save_policy(place / str(step), record, random_weights(record, step))
+    save_policy(place / "75", ours, random_weights(ours))
+    (place / "75" / "policy.yaml").unlink()
+    assert main(["curve", str(place), "--out", str(tmp_path / "out"), *WORK]) == 1
+    said = capsys.readouterr().err
+    story = json.loads((tmp_path / "out" / "curve.json").read_text())
+    assert [point["step"] for point in story["points"]] == [25, 50]
+    for name, why in (("1", "it plays"), ("75", "is not described")):
+        assert any(f"/{name}' is left out: " in line and why in line for line in said.splitlines()), said
+
+
 @pytest.mark.fresh
 def test_several_processes_draw_the_same_curve(models: Path, tmp_path: Path) -> None:
     assert drawn(models, tmp_path / "one") == drawn(models, tmp_path / "two", "--jobs", "2")
