@@ -71,7 +71,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     },
     "threadpoolctl": {"strategies/map_elites", "strategies/mdpfuzz/freshness", "strategies/scout/surrogate"},
     "ribs": {"strategies/map_elites"},
-    "scipy": {"commands/policies", "core/statistics", "predictor"},
+    "scipy": {"commands/not_worse", "commands/policies", "core/statistics", "predictor"},
     "moocore": {"strategies/genetic"},
     "ot": {"strategies/mastest"},
     "yaml": {"host", "settings", "team"},
