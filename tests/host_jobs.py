@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,12 @@ LONG = (
 PARALLEL = "runner=parallel batch_size_run=2"
 ACTORS = "batch_size=4 buffer_size=4 batch_size_run=2"  # of an algorithm that learns from its last episodes alone
 ALONE = "runner=episode batch_size_run=1 batch_size=4 buffer_size=4"
+PAC = (
+    ("pac_ns", "pac_dcg_ns") if find_spec("einops") and find_spec("torch_scatter") else ()
+)  # what EPyMARL needs for it
 ACTOR_CRITIC = {  # besides mappo and ippo, which are trained longer
     "epymarl": ("mappo_ns", "ippo_ns", "maa2c", "maa2c_ns", "ia2c", "ia2c_ns", "coma", "coma_ns", "maddpg", "maddpg_ns",
-                "pac_ns", "pac_dcg_ns"),
+                *PAC),
     "zoo": ("ippo_ns", "maa2c", "ia2c", "coma", "maddpg"),
 }  # fmt: skip
 SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=300 fairtest_args.explain=2"

@@ -176,7 +176,7 @@ def test_the_trend_counts_pairs_of_points_start_by_start_and_leaves_undefined_on
     assert (trend.worse, trend.better) == ((votes > 0).sum(), (votes < 0).sum())
 
 
-@few_and_many("trials", 60, 400)
+@few_and_many("trials", 30, 400)
 def test_a_training_without_a_trend_is_rarely_said_to_have_one(trials: int) -> None:
     generator = np.random.default_rng(1)
     shown = 0
@@ -324,6 +324,7 @@ def test_teams_of_another_environment_and_undescribed_ones_are_no_part_of_the_cu
         assert any(f"/{name}' is left out: " in line and why in line for line in said.splitlines()), said
 
 
+@pytest.mark.fresh
 def test_several_processes_draw_the_same_curve(models: Path, tmp_path: Path) -> None:
     assert drawn(models, tmp_path / "one") == drawn(models, tmp_path / "two", "--jobs", "2")
 

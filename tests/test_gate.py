@@ -448,3 +448,40 @@ def test_a_changed_file_of_a_finished_run_is_not_judged(run: Path, tmp_path: Pat
     (copy / "summary.json").write_text((copy / "summary.json").read_text().replace('"spread"', '"sprea"'))
     with pytest.raises(FairTestError, match="checksum"):
         read_run(copy)
+
+
+# --- beside another run ---------------------------------------------------------------------------------
+
+
+def test_a_team_is_not_worse_than_itself_and_worse_than_one_that_shares_evenly_or_returns_more(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = runs / "random"
+    with np.load(ours / "executions.npz") as file:
+        received, index = file["received"], file["index"]
+    others = {
+        "same": edited(ours, tmp_path / "same"),
+        "fair": edited(ours, tmp_path / "fair", {"index": np.ones_like(index)}, failures=0),
+        "rich": edited(ours, tmp_path / "rich", {"received": received + 5.0}),
+    }
+    for name, failing in {"same": set(), "fair": {"other-rate"}, "rich": {"other-return"}}.items():
+        code, result = told(capsys, str(ours), "--not-worse-than", str(others[name]))
+        assert {one["criterion"] for one in result["criteria"] if not one["passed"]} == failing
+        assert code == bool(failing)
+        code, _ = told(capsys, str(others[name]), "--not-worse-than", str(ours))
+        assert code == 0, "better is not worse"
+    values = {one["criterion"]: (one["limit"], one["value"]) for one in result["criteria"]}
+    assert values["other-return"] == pytest.approx((received.sum(axis=1).mean() + 15.0, received.sum(axis=1).mean()))
+
+
+def test_runs_that_differ_in_more_than_the_team_are_not_compared(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(runs / "random", other)
+    manifest = json.loads((other / "manifest.json").read_text())
+    manifest.pop("crc", None)
+    manifest["settings"]["index"] = "gini"
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    assert main(["gate", str(runs / "random"), "--not-worse-than", str(other)]) == 2
+    assert "differ in more than the team" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete, Tuple
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 from support import assert_identical
 
 from epymarl_fairtest.commands import main
@@ -125,7 +125,28 @@ class Unbounded(Grid):
     bounds = (9, 0)
 
 
-KINDS = (Walk, Forgetful, Elsewhere, Grid, Mute, Wrong, Unbounded)
+class Described(Walk):
+    """What agents see is a dictionary, with a mask of the actions in it."""
+
+    observation_space = Tuple(  # type: ignore[assignment]
+        [Dict({"place": Box(-99, 99, (1,), np.float32), "kind": Discrete(3), "action_mask": MultiBinary(3)})] * 2
+    )
+
+    def _seen(self) -> tuple[Any, ...]:
+        mask = np.ones(3, np.int8)
+        return tuple({"place": np.array([x], np.float32), "kind": int(x) % 3, "action_mask": mask} for x in self.at)
+
+
+class Leaving(Walk):
+    """The second agent goes home after the third step."""
+
+    def step(self, actions: Any) -> Any:
+        seen, paid, *rest = super().step(actions)
+        here = 1 if self.told > 3 else 2
+        return seen[:here], paid[:here], *rest
+
+
+KINDS = (Described, Leaving, Walk, Forgetful, Elsewhere, Grid, Mute, Wrong, Unbounded)
 
 
 @pytest.fixture(autouse=True)
@@ -257,7 +278,7 @@ def test_such_an_engine_keeps_the_contract() -> None:
 
 def test_a_search_mutates_in_such_an_environment(tmp_path: Path) -> None:
     folder, out = save_random_team(tmp_path / "team", key(Walk)), tmp_path / "run"
-    more = ["--set", "budget=200", "--set", "report=false", "--set", "theta=0.9"]
+    more = ["--set", "budget=200", "--set", "report=false", "--set", "theta=0.99"]
     assert main(["run", "--policy", str(folder), "--out", str(out), *more]) == 0
     run = read_run(out)
     assert run.summary["unstable_failures"] == 0
@@ -297,3 +318,25 @@ def test_a_set_state_that_shows_nothing_is_said() -> None:
     team = random_team(key(Mute), time_limit=LIMIT)
     assert not team.task.restorable
     assert "set_state of Mute returns nothing" in team.caution
+
+
+# --- odd environments ---------------------------------------------------------------------------------
+
+
+def test_observations_that_are_dictionaries_are_flat_numbers_as_in_the_hosts() -> None:
+    team = random_team(key(Described), time_limit=LIMIT)
+    assert team.policy.obs_size == 1 + 3 + 3
+    world = team.make_world()
+    world.reset(5)
+    place = team.environment.reset(seed=5)[0][0]
+    assert world.obs[0].tolist() == pytest.approx([1, 1, 1, *np.eye(3)[int(place[-1]) % 3], place[-1]])
+    assert team.task.restorable
+    assert "action_mask" in team.caution, "nobody looks at it, and that is said"
+
+
+def test_agents_that_come_and_go_are_refused_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = save_random_team(tmp_path / "team", key(Leaving))
+    assert main(["run", "--policy", str(folder), "--out", str(tmp_path / "run"), "--set", "method=random"]) == 2
+    said = capsys.readouterr().err
+    assert "Agents that come and go are not supported" in said
+    assert "Traceback" not in said

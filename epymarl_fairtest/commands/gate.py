@@ -128,6 +128,9 @@ def add_parser(commands: Any) -> None:
         kind = float if criterion.rule is SHARE else int
         criteria.add_argument(f"--{name}", type=kind, metavar=criterion.shown, help=criterion.doc)
     criteria.add_argument(
+        "--not-worse-than", type=Path, metavar="RUN", help="finished run of another team: neither rate nor return worse"
+    )
+    criteria.add_argument(
         "--confidence", type=float, default=0.95, help="of the rate's interval (0.95); 0: its estimate decides"
     )
     search = parser.add_argument_group("the search, with --policy")
@@ -157,6 +160,8 @@ def gate(args: Namespace) -> int:
             " for, and says little. Give theta as a number."
         )
     judgements = judged(run, limits, args.confidence)
+    if args.not_worse_than is not None:
+        judgements += beside(run, args.not_worse_than, args.confidence)
     passed = all(judgement.passed for judgement in judgements)
     if args.junit is not None:
         write_junit(args.junit, run, judgements, time.perf_counter() - begun)
@@ -178,9 +183,9 @@ def limits_of(args: Namespace) -> dict[str, float]:
         rule = CRITERIA[name].rule
         if not rule.holds(value):
             raise FairTestError(f"--{name} {value!r} is not allowed: {CRITERIA[name].doc}. It must be {rule.allowed}.")
-    if not limits:
+    if not limits and args.not_worse_than is None:
         listed = ", ".join(f"--{name} {criterion.shown}" for name, criterion in CRITERIA.items())
-        raise FairTestError(f"fairtest gate needs at least one criterion: {listed}.")
+        raise FairTestError(f"fairtest gate needs at least one criterion: {listed}, --not-worse-than RUN.")
     if not 0 <= args.confidence < 1:
         raise FairTestError(f"--confidence {args.confidence!r} is not allowed; it must be a number in [0, 1).")
     return limits
@@ -236,6 +241,15 @@ def judged(run: FinishedRun, limits: Mapping[str, float], confidence: float) -> 
         value, passed, words = CRITERIA[name].judge(run, limit, confidence)
         judgements.append(Judgement(name, limit, value, passed, words, time.perf_counter() - begun))
     return judgements
+
+
+def beside(run: FinishedRun, other: Path, confidence: float) -> list[Judgement]:
+    """Rate and return beside those of another run."""
+    from epymarl_fairtest.commands.not_worse import compared_with
+    from epymarl_fairtest.store.finished import read_run
+
+    found = compared_with(run, read_run(other, "executions.npz"), confidence or CONFIDENCE)
+    return [Judgement(name, limit, value, passed, words) for name, limit, value, passed, words in found]
 
 
 def told_rate(run: FinishedRun) -> dict[str, float] | None:

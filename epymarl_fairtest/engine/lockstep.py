@@ -95,7 +95,7 @@ class Lockstep:
             q = recorded(q, rule.available, policy.reading)
             actions = choose(q, tests.stream[rows], at + tests.shift[rows], rule)
             if tests.greedy is not None:
-                actions = np.where(tests.greedy[rows, None], greedy(q, rule.available), actions)
+                actions = np.where(tests.greedy[rows], greedy(q, rule.available), actions)
             if tests.forced is not None:
                 forced = tests.forced[rows, at]
                 actions = np.where(forced >= 0, forced, actions)
@@ -160,27 +160,33 @@ def memory_before(
     if prefix is None or not start.any():
         return hidden, last
     if policy.hidden_size:
-        first, of = _different_pasts(prefix, start)
+        longest, of = _different_pasts(prefix, start)
+        now = np.zeros((len(longest), *hidden.shape[1:]), np.float32)
         for t in range(int(start.max())):
-            rows = first[start[first] > t]
+            on = np.flatnonzero(start[longest] > t)
+            rows = longest[on]
             before = prefix.actions[rows, t - 1] if t else last[rows]
             obs = prefix.obs[rows, t] if seen is None else seen(prefix.states[rows, t])
-            _, hidden[rows] = policy.forward(obs, before, hidden[rows])
-        hidden = hidden[first[of]]
+            _, now[on] = policy.forward(obs, before, now[on])
+            due = np.flatnonzero(start == t + 1)
+            hidden[due] = now[of[due]]
     late = np.flatnonzero(start > 0)
     last[late] = prefix.actions[late, start[late] - 1]
     return hidden, last
 
 
 def _different_pasts(prefix: Episodes, start: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows whose pasts differ, and for each row which of those its own is: tests that continue one episode from one
-    step share what happened before it. An episode is known by its id; one without an id is a past of its own."""
+    """One row for each past, the one that goes furthest, and for each row which of those its own is: tests that
+    continue one episode share what happened before they begin. An episode is known by its id; one without an id is a
+    past of its own."""
     own = np.arange(len(start))
     if len(prefix.id) != len(start):
         return own, own
-    past = np.stack([np.where(prefix.id >= 0, prefix.id, -1 - own), start], axis=1)
-    _, first, of = np.unique(past, axis=0, return_index=True, return_inverse=True)
-    return first, of.reshape(-1)
+    _, of = np.unique(np.where(prefix.id >= 0, prefix.id, -1 - own), return_inverse=True)
+    longest = np.zeros(int(of.max(initial=-1)) + 1, np.int64)
+    order = np.argsort(start, kind="stable")
+    longest[of[order]] = order  # the last one that is written goes furthest
+    return longest, of.reshape(-1)
 
 
 def q_if_seen(

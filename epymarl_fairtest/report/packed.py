@@ -34,8 +34,9 @@ def packed(scenes: Iterable[Scene]) -> str:
 def _small(scene: Scene) -> dict[str, Any]:
     most = float(np.abs(scene.received).max()) or 1.0
     plain = scene.as_json()
-    kept = {name: plain[name] for name in ("kind", "low", "high", "start", "index", "id", "seed")}
+    kept = {name: plain[name] for name in ("kind", "low", "high", "start", "index", "id")}
     return kept | {
+        "seed": str(scene.root_seed),
         "changed": scene.changed,
         "happened": scene.happened,
         "worse": scene.worse.astype(int).tolist(),

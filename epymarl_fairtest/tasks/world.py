@@ -43,9 +43,10 @@ def per_agent(reward: Any, env: Any, agents: int) -> NDArray[np.float64]:
             f"{which} pays one reward for the whole team, so it cannot be said how it is shared. FairTest needs an"
             " environment whose step returns one reward per agent (level-based foraging, the particle environments)."
         )
+    leave = " Agents that come and go are not supported: all must stay to the end." if paid.ndim == 1 else ""
     raise FairTestError(
         f"{which} pays rewards of the shape {paid.shape}; FairTest needs one number for each of its {agents} agents,"
-        f" the shape ({agents},)."
+        f" the shape ({agents},).{leave}"
     )
 
 

@@ -16,6 +16,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.named_code import refuse_loose_code, refuse_standard_library
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
+from epymarl_fairtest.tasks.layers import flattened
 from epymarl_fairtest.tasks.world import World
 from epymarl_fairtest.team.checkpoint import PolicyRecord, digest, load_policy, load_record, load_weights, origin_of
 from epymarl_fairtest.team.contract import CHUNK, Policy, Team
@@ -116,7 +117,7 @@ def make_environment(record: PolicyRecord) -> Any:
 def _made(key: str, env_args: Mapping[str, Any]) -> Any:
     refuse_standard_library(f"key={key!r}", key)
     try:
-        return gymnasium.make(key, disable_env_checker=True, **env_args)
+        return flattened(gymnasium.make(key, disable_env_checker=True, **env_args))
     except Exception as error:
         raise FairTestError(
             f"The environment {key!r} with {dict(env_args)} cannot be made here: {str(error).rstrip('.')}. An"

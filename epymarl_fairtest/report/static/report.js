@@ -372,7 +372,7 @@
   const columns = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.column);
   const valueOf = (column, row) => {
     if (column.startsWith("received")) return failures.received[row][Number(column.slice(8))];
-    return failures[column][row];
+    return column === "root_seed" ? Number(failures.root_seed[row]) : failures[column][row];
   };
   const textOf = (column, row) => {
     if (column === "index") return failures.index[row].toFixed(4);

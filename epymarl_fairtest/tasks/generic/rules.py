@@ -15,10 +15,14 @@ from epymarl_fairtest.tasks.contract import MOST_FEATURES, Array, Task
 from epymarl_fairtest.tasks.generic.own import own_state
 from epymarl_fairtest.tasks.generic.proof import by_copy, by_state, same_continuations, same_episodes
 from epymarl_fairtest.tasks.generic.snapshot import transfer
-from epymarl_fairtest.tasks.layers import wrappers
+from epymarl_fairtest.tasks.layers import masked, wrappers
 from epymarl_fairtest.tasks.world import World
 
 REMEMBERED = ("last_obs", "_obs")
+MASK = (
+    "The environment's observations hold an action_mask, which neither the hosts' gymma nor FairTest looks at: agents"
+    " are tested as they were trained, free to take any action."
+)
 LONGEST = 15  # steps of an episode that are compared
 
 
@@ -44,7 +48,7 @@ class GenericTask(Task):
         self._spaces = next((spaces for layer in wrappers(env) if (spaces := _spaces(layer))), [])
         self._sizes = [flatdim(space) for space in self._spaces]
         self.state_size = sum(self._sizes)
-        self._own = own_state(env, self.n_agents)
+        self._own, self._masked = own_state(env, self.n_agents), masked(env)
         if self._own is not None:
             self.state_size = self._own.size
             if self._own.positions is not None:
@@ -52,6 +56,10 @@ class GenericTask(Task):
                 self.distinct_distance = (self.high - self.low) / 20  # as the particle tasks have it
 
     def admit(self, world: Callable[[], World], available: NDArray[np.bool_]) -> str:
+        mask = MASK if self._masked else ""
+        return " ".join(filter(None, [self._prove(world, available), mask]))
+
+    def _prove(self, world: Callable[[], World], available: NDArray[np.bool_]) -> str:
         def actions(seed: int) -> list[NDArray[np.int16]]:
             """Joint actions at random, as many as are compared."""
             generator = np.random.default_rng(seed)
