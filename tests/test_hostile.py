@@ -29,7 +29,7 @@ from epymarl_fairtest.store.checksum import sealed, unsealed
 from epymarl_fairtest.store.finished import read_run, read_summary
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES, configure
-from epymarl_fairtest.team.checkpoint import load_record, load_weights, save_policy
+from epymarl_fairtest.team.checkpoint import load_record, load_weights, reading_of, save_policy
 from epymarl_fairtest.team.sample import load_sample
 from epymarl_fairtest.team.saved import saved_team
 
@@ -201,16 +201,21 @@ def test_the_command_in_the_manifest_can_be_typed_again(
 # --- policies -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("algorithm", ["mappo", "ippo_ns", "coma", "maddpg", "something"])
-def test_a_team_whose_agents_give_no_q_values_is_refused(algorithm: str, tmp_path: Path) -> None:
-    with pytest.raises(FairTestError, match=rf"algorithm '{algorithm}', whose agents are not known to give Q-values"):
-        load_record(policy_folder(tmp_path / "team", algorithm=algorithm))
+@pytest.mark.parametrize("given", [{"algorithm": "something"}, {"algorithm": "mappo", "agent_output_type": "value"}])
+def test_a_team_of_an_unknown_kind_is_refused_by_name(given: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(
+        FairTestError, match=rf"algorithm '{given['algorithm']}'.* not known to give Q-values or logits"
+    ):
+        load_record(policy_folder(tmp_path / "team", **given))
 
 
-def test_another_algorithm_may_say_that_its_agents_give_q_values(tmp_path: Path) -> None:
-    assert load_record(policy_folder(tmp_path / "team", algorithm="qplex", agent_output_type="q")).algorithm == "qplex"
-    with pytest.raises(FairTestError, match="Q-values"):
-        load_record(policy_folder(tmp_path / "logits", algorithm="qmix", agent_output_type="pi_logits"))
+@pytest.mark.parametrize(
+    ("given", "reading"),
+    [({"algorithm": "qplex", "agent_output_type": "q"}, "q"), ({"algorithm": "coma"}, "logits"),
+     ({"algorithm": "ippo_ns"}, "logits"), ({"algorithm": "qmix", "agent_output_type": "pi_logits"}, "logits")],
+)  # fmt: skip
+def test_a_team_says_how_its_scores_are_read(given: dict[str, str], reading: str, tmp_path: Path) -> None:
+    assert reading_of(load_record(policy_folder(tmp_path / "team", **given))) == reading
 
 
 @pytest.mark.parametrize("line", hostile.LINES)

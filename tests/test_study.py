@@ -796,9 +796,9 @@ def test_preset_and_accounting_follow_from_each_other() -> None:
 
 
 def test_seeds_are_a_number_or_a_list() -> None:
-    assert command._seeds("3") == [0, 1, 2]
-    assert command._seeds("3,5,7") == [3, 5, 7]
-    assert command._seeds("4,") == [4]
+    assert command.seeds_of("3") == [0, 1, 2]
+    assert command.seeds_of("3,5,7") == [3, 5, 7]
+    assert command.seeds_of("4,") == [4]
 
 
 def test_teams_of_equal_folder_names_are_told_apart_by_their_parents() -> None:

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from epymarl_fairtest.api.comparing import refuse_if_incomparable
-from epymarl_fairtest.core.statistics import newcombe
-
 if TYPE_CHECKING:
     from epymarl_fairtest.store.finished import FinishedRun
 
@@ -19,6 +16,9 @@ Compared = tuple[str, float, float, bool, str]  # criterion, the other's value, 
 
 def compared_with(run: FinishedRun, other: FinishedRun, confidence: float) -> Iterator[Compared]:
     """Rate and return of the random executions. A difference fails once its interval lies on the wrong side of 0."""
+    from epymarl_fairtest.api.comparing import refuse_if_incomparable
+    from epymarl_fairtest.core.statistics import newcombe
+
     refuse_if_incomparable(other, run, None)
     ours, theirs = run.needed_rate(), other.needed_rate()
     low, high = newcombe(ours, theirs, confidence)
