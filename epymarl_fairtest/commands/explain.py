@@ -88,10 +88,18 @@ def _of_run(args: Namespace) -> int:
         raise FairTestError("With a RUN, --set takes explain, engine and workers: everything else is the run's own.")
     asked = {"explain": 200 if run.settings.get("explain", 0) == 0 else run.settings["explain"], **given}
     settings = configure({**run.settings, **asked})
+    if settings.explain == 0:
+        raise FairTestError("--set explain=0 explains nothing; give a number of failures, or all, or leave it out.")
     judge = Judge(INDICES[settings.index], run.theta, settings.agents)
     failures = load_failures(args.run / "failures.npz")
     wanted = wanted_failures(args.run, failures, args.ids, judge, "explain")  # ids that do not exist are refused
     team = team_of_run(args.run, run.manifest, settings, args.policy, failures)
+    if team.origin["policy_digest"] != run.manifest.get("policy_digest"):
+        raise FairTestError(
+            f"{str(args.policy)!r} is another team than {str(args.run)!r} tested (other weights): what it would do does"
+            " not explain what the other one did. Leave --policy out, or give the team that was tested; for one start"
+            " of any team: fairtest explain --policy DIR --seed S."
+        )
     unstable = np.isin(failures.id, run.unstable)
     context, execute = _made(team, settings, judge, int(run.summary["seed"]), failures, run.executions)
     context = replace(context, uncounted=unstable if unstable.any() else None)
@@ -196,4 +204,5 @@ def _say(told: Any, *, as_json: bool, most: int) -> None:
     rows = words.summary_rows({**told, "situation": told["situations"][0] if told["situations"] else None})
     if len(told["failures"]) > most:
         lines += [f"{name.strip()}: {text}" for name, text in rows]
+    lines += words.notes(told)
     print("\n".join(lines))
