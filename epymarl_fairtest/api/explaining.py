@@ -15,6 +15,7 @@ from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute, Outcome
 from epymarl_fairtest.campaign.steps.explain import explanations, most_of
 from epymarl_fairtest.campaign.steps.explain.choosing import different_failures
 from epymarl_fairtest.core.episodes import Episodes
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.engine.selection import make_engine, real_engine
@@ -52,10 +53,18 @@ def explain_run(
 ) -> tuple[Outcome, Team]:
     """The failures with these ids; without any, different ones and what they have in common."""
     settings = configure({**run.settings, "explain": run.settings.get("explain") or UNLESS_GIVEN, **(given or {})})
+    if settings.explain == 0:
+        raise FairTestError("explain=0 explains nothing; give a number of failures, or all, or leave it out.")
     judge = Judge(INDICES[settings.index], run.theta, settings.agents)
     failures = load_failures(run.path / "failures.npz")
     wanted = wanted_failures(run.path, failures, ids, judge, "explain")  # ids that do not exist are refused
     team = team or team_of_run(run.path, run.manifest, settings, policy, failures, warn)
+    if team.origin["policy_digest"] != run.manifest.get("policy_digest"):
+        raise FairTestError(
+            f"{str(policy)!r} is another team than {str(run.path)!r} tested (other weights): what it would do does not"
+            " explain what the other one did. Leave --policy out, or give the team that was tested; for one start of any"
+            " team: fairtest explain --policy DIR --seed S."
+        )
     unstable = np.isin(failures.id, run.unstable)
     context, execute = aftermath(team, settings, judge, int(run.summary["seed"]), failures, run.executions, warn)
     context = replace(context, uncounted=unstable if unstable.any() else None)

@@ -134,4 +134,5 @@ def _say(told: Any, *, as_json: bool, most: int) -> None:
     rows = words.summary_rows({**told, "situation": told["situations"][0] if told["situations"] else None})
     if len(told["failures"]) > most:
         lines += [f"{name.strip()}: {text}" for name, text in rows]
+    lines += words.notes(told)
     print("\n".join(lines))

@@ -207,15 +207,13 @@ def best_first(entry: Mapping[str, Any]) -> tuple[float, int]:
 
 
 def introduction(told: Mapping[str, Any]) -> list[str]:
-    text = [
+    return [
         f"{words.failures(told['explained'])} were executed again with something changed, one of each different kind."
         " A cause is what such executions show: noise, where the start is rarely unfair; policy, where a better choice"
         " was found that is fair, helps the worst-off and costs the team at most 2\u00a0%; start, where none was found,"
-        " which does not mean that there is none."
+        " which does not mean that there is none.",
+        *words.notes(told),
     ]
-    if told["engine"] != "twin":
-        text.append("There is no compiled twin of this environment, so only a few failures were explained.")
-    return text
 
 
 def causes(told: Mapping[str, Any]) -> list[Data]:

@@ -25,10 +25,12 @@ def flag(value: Any) -> bool:
 
 DECISION = having(
     {"agent": count, "step": count, "action": words, "instead_of": words, "action_number": count,
-     "instead_of_number": count, "slip": flag, "p_unfair": share, "p_unfair_before": share, "worst_off_gain": real,
-     "team_change": real, "scores": each(maybe(real))}
+     "instead_of_number": count, "slip": flag, "streams": count, "p_unfair": share, "p_unfair_before": share,
+     "worst_off_gain": real, "team_change": real, "scores": each(maybe(real))}
 )  # fmt: skip
-RESPONSIBILITY = having({"agent": maybe(count), "values": each(having({"agent": count, "value": real, "error": real}))})
+RESPONSIBILITY = having(
+    {"agent": maybe(count), "values": each(having({"agent": count, "value": real, "error": real, "by": words}))}
+)
 NEIGHBOUR = having({"state": each(real), "p_unfair": share, "distance": real})
 SMALLEST = having(
     {"origin": words, "edits": each(words), "p_unfair": share, "greedy": flag, "stream": words, "state": each(real),
@@ -57,6 +59,7 @@ DOCUMENT: dict[str, Holds] = {
     "format": lambda value: value == FORMAT,
     **dict.fromkeys(("task", "engine"), words),
     "theta": share,
+    "restored": flag,
     "situations": each(SITUATION),
     "failures": each(FAILURE),
 }

@@ -74,6 +74,7 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
         "task": context.team.task.name,
         "theta": context.judge.theta,
         "engine": context.engine,
+        "restored": context.team.task.restorable,
         **overview(entries),
         "situations": rules,
         "failures": entries,

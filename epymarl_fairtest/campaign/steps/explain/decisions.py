@@ -2,9 +2,9 @@
 
 Changed once means with common random numbers: the same exploration, one action of one agent at one step different.
 What comes out fair there may only have been near the threshold. So the best are executed under fresh exploration, with
-the action that was taken and with the other one (arms.py), and only a clear difference is shown. A slip, the team's own
-choice in place of an action that was explored or forced, is never left out for being one of many, and is executed until
-it is clear or hopeless: it is the nearest thing to a fault that an episode can have.
+the action that was taken and with the other one (arms.py), and only a clear difference is shown. A slip, an action that
+was explored or forced, is never left out for being one of many, and is executed until it is clear or hopeless: nothing
+else in an episode is so near to a fault.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh 
 STREAMS = 10  # of that first look
 AGAIN = 2  # decisions of a case, slips aside, that are measured on other streams: they were chosen by the first ones
 ROUNDS = (32, 96, 256)  # streams after each round of measuring; all but the first are for slips that may be clear
-SHOWN = 3  # decisions of a case
+SHOWN = 5  # decisions of a case
 Array = NDArray[np.float64]
 
 
@@ -34,7 +34,7 @@ class Tried:
     case: Rows
     decisions: Decisions
     compared: Compared
-    slip: NDArray[np.bool_]  # does it put the team's own choice in place of an action that was explored or forced?
+    slip: NDArray[np.bool_]  # does it put an action right that was explored or forced?
 
     def take(self, rows: Rows) -> Tried:
         return Tried(self.case[rows], self.decisions.take(rows), self.compared.take(rows), self.slip[rows])
@@ -61,9 +61,22 @@ def every_decision(cases: Cases) -> Asking[Tried]:
     decisions = Decisions(step, agent, action)
     received = yield from cases.outcomes(case, step, None, decisions)
     result = compared(cases.context.judge, cases.received[case], received)
-    own = greedy(episodes.q[case, step], available)[np.arange(len(case)), agent]
-    slip = (own == action) & (episodes.actions[case, step, agent] != own)
-    return Tried(case, decisions, result, slip)
+    return Tried(case, decisions, result, _slips(cases, case, decisions, result))
+
+
+def _slips(cases: Cases, case: Rows, decisions: Decisions, result: Compared) -> NDArray[np.bool_]:
+    """Of each action that was explored or forced, the one that puts it right: the team's own choice, or where that is
+    not better the other action that makes the case most even."""
+    episodes, step, agent = cases.episodes, decisions.step, decisions.agent
+    own = greedy(episodes.q[case, step], cases.context.team.available)[np.arange(len(case)), agent]
+    rows = np.flatnonzero((episodes.actions[case, step, agent] != own) & result.better)
+    rows = rows[
+        np.lexsort((-result.index[rows], own[rows] != decisions.action[rows], agent[rows], step[rows], case[rows]))
+    ]
+    places = np.stack([case[rows], step[rows], agent[rows]], axis=1)
+    slip = np.zeros(len(case), bool)
+    slip[rows[np.append(True, (places[1:] != places[:-1]).any(axis=1))[: len(rows)]]] = True
+    return slip
 
 
 def promising(tried: Tried) -> Tried:

@@ -32,6 +32,19 @@ def summary_rows(told: Told | None) -> list[tuple[str, str]]:
     return [*rows, ("  situation", common)]
 
 
+def notes(told: Told) -> list[str]:
+    """What limits the explanations of this run."""
+    text = []
+    if told["engine"] != "twin":
+        text.append("There is no compiled twin of this environment, so only a few failures were explained.")
+    if not told["restored"]:
+        text.append(
+            "States of this environment cannot be written back: every other course begins with the seed and repeats the"
+            " recorded actions up to its change."
+        )
+    return text
+
+
 def first_sentence(told: Told) -> str:
     """For the page's first screen."""
     decided, all_of_them = told["with_decision"], told["explained"]
@@ -89,9 +102,7 @@ def responsible_sentence(entry: Told) -> str:
     if found["agent"] is None:
         return "No single agent is responsible."
     named = next(one for one in found["values"] if one["agent"] == found["agent"])
-    how = (
-        "its own decision" if named.get("by", "one decision") == "one decision" else "acting as the team's policy says"
-    )
+    how = "its own decision" if named["by"] == "one decision" else "acting as the team's policy says"
     return f"Agent {found['agent']} could have prevented it: {how} lowers P(unfair) by {named['value']:.2f}."
 
 

@@ -1,0 +1,225 @@
+"""Explanations of faults that somebody planted, of odd teams, and the same explanation whoever asks, and when."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support import policy_folder
+from test_explain import ask
+from test_search import TESTS, Recording, chosen, search, team, walkers
+
+from epymarl_fairtest import commands
+from epymarl_fairtest.campaign.run import run
+from epymarl_fairtest.campaign.steps.contract import Aftermath
+from epymarl_fairtest.campaign.steps.explain import answers
+from epymarl_fairtest.campaign.steps.explain.better import Compared
+from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions
+from epymarl_fairtest.campaign.steps.explain.decisions import CHECKED, Tried, promising
+from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
+from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.engine.selection import make_engine
+from epymarl_fairtest.store.explanation import read_explanation
+from epymarl_fairtest.store.run import RunFolder
+from epymarl_fairtest.team.saved import saved_team
+from epymarl_fairtest.testing.teams import random_team
+
+ROOT = Path(__file__).resolve().parents[1]
+LITTLE: dict[str, Any] = {"method": "random", "budget": 40, "theta": 0.9, "explain": 2}
+
+# --- planted faults -----------------------------------------------------------------------------------
+
+
+def shipped(name: str = "mpe-qmix") -> tuple[Aftermath, Any]:
+    subject, settings = saved_team(ROOT / "policies" / name, "env"), chosen(engine="twin")
+    engine = make_engine(subject, settings, lambda message: None)
+    engine.keeps_obs = False
+    found: Any = None
+    judge = Judge(INDICES["jfi"], subject.task.theta)
+    return Aftermath(subject, settings, 0, judge, found, (0, 0), {}, lambda some: some, print), engine
+
+
+class Faulty:
+    """An engine whose agents do `wrong` (steps, agents; -1: as they choose) unless a test says otherwise."""
+
+    def __init__(self, engine: Any, wrong: Any) -> None:
+        self._engine, self._wrong = engine, wrong
+
+    def execute(self, tests: Tests) -> Episodes:
+        wrong = np.broadcast_to(self._wrong, (len(tests), *self._wrong.shape))
+        if tests.greedy is not None:
+            wrong = np.where(tests.greedy[:, None, :], -1, wrong)
+        forced = wrong if tests.forced is None else np.where(tests.forced >= 0, tests.forced, wrong)
+        return self._engine.execute(replace(tests, forced=forced.astype(np.int16)))
+
+
+def made_unfair(context: Aftermath, engine: Any, faulty: Faulty, count: int) -> Episodes:
+    """Fair random executions that are unfair with the fault."""
+    tests = random_tests(600, context.team.task.state_size, np.random.default_rng(3))
+    before, after = context.judge(engine.execute(tests)), context.judge(faulty.execute(tests))
+    episodes = after.episodes.take(np.flatnonzero(after.unfair & ~before.unfair)[:count])
+    assert len(episodes) == count
+    return replace(episodes, id=np.arange(count))
+
+
+def test_a_planted_wrong_decision_is_among_those_that_are_shown() -> None:
+    context, engine = shipped()
+    wrong = np.full((context.team.limit, 3), -1)
+    wrong[2, 1] = 1
+    faulty = Faulty(engine, wrong)
+    found = ask(answers(Cases.of(context, made_unfair(context, engine, faulty, 3))), faulty)
+    shown = {one.case for one in found.decisions if (one.step, one.agent, one.instead_of) == (2, 1, 1)}
+    assert shown, "none of three planted decisions is shown"
+
+
+@pytest.mark.parametrize("agent", [0, 2])
+def test_an_agent_that_does_not_act_as_the_teams_policy_says_is_named(agent: int) -> None:
+    context, engine = shipped()
+    wrong = np.full((context.team.limit, 3), -1)
+    wrong[:, agent] = 1  # always to the left
+    faulty = Faulty(engine, wrong)
+    found = ask(answers(Cases.of(context, made_unfair(context, engine, faulty, 6))), faulty)
+    named = [found.responsible[case].agent for case in range(6) if case in found.responsible]
+    assert named.count(agent) >= 5
+    assert found.responsible[0].by[agent] == "the team's own policy"
+
+
+def test_no_slip_is_left_out_for_being_one_of_many() -> None:
+    count = 4 * CHECKED
+    index, slip = np.linspace(0.99, 0.8, count), np.arange(count) >= 2 * CHECKED  # the slips are the least even ones
+    compared = Compared(index, np.ones(count, bool), np.ones(count), np.zeros(count))
+    zeros = np.zeros(count, np.int64)
+    tried = Tried(zeros, Decisions(np.arange(count), zeros, zeros), compared, slip)
+    chosen_ones = promising(tried).decisions.step.tolist()
+    assert chosen_ones == [*range(CHECKED), *range(2 * CHECKED, count)]
+
+
+# --- the same, whoever asks and when ------------------------------------------------------------------
+
+
+def explained_in(path: str) -> None:
+    """A run in a process of its own."""
+    search(team(), chosen(**LITTLE), Path(path))
+
+
+@pytest.mark.fresh
+def test_another_process_gives_the_same_explanation(tmp_path: Path) -> None:
+    explained_in(str(tmp_path / "here"))
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    command = f"import test_explain_faults as t; t.explained_in({str(tmp_path / 'there')!r})"
+    environment = {**os.environ, "PYTHONHASHSEED": "random", "PYTHONPATH": path}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", command], env=environment, check=True)
+    for name in ("explain.json", "explain.npz"):
+        assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
+
+
+def test_a_resumed_run_gives_the_same_explanation(tmp_path: Path) -> None:
+    given = chosen(**LITTLE, batch=20)
+    search(team(), given, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run(team(), given, Recording(tmp_path / "cut", stop_after=0), seed=5, command="test", warn=lambda _: None)
+    assert not (tmp_path / "cut" / "explain.json").exists()
+    run(team(), given, RunFolder.resume(tmp_path / "cut"), seed=5, command="test", warn=lambda _: None)
+    for name in ("explain.json", "explain.npz"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "cut" / name).read_bytes()
+
+
+# --- odd teams and bad input --------------------------------------------------------------------------
+
+
+def test_what_cannot_be_restored_is_explained_by_repeating_actions_and_says_so(tmp_path: Path) -> None:
+    search(walkers(), chosen(theta=0.9, epsilon=0.3, explain=2), tmp_path / "run")
+    told = read_explanation(tmp_path / "run")
+    assert told is not None
+    assert told["explained"] == 2
+    assert not told["restored"]
+    assert all(entry["deviations_tried"] >= 10 * 2 * 2 for entry in told["failures"])
+    assert all(entry["smallest"] is None for entry in told["failures"])
+
+
+def test_the_page_says_that_nothing_could_be_restored(tmp_path: Path, pages: None) -> None:
+    from epymarl_fairtest.report.page import make_report
+
+    search(walkers(), chosen(theta=0.9, epsilon=0.3, explain=1), tmp_path / "run")
+    assert "repeats the recorded actions" in make_report(tmp_path / "run").read_text()
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        pytest.param(lambda: walkers(limit=1), id="cannot be restored"),
+        pytest.param(lambda: team("spread", 1), id="spread"),
+    ],
+)
+def test_episodes_of_one_step_are_explained(subject: Any, tmp_path: Path) -> None:
+    search(subject(), chosen(**LITTLE), tmp_path / "run")
+    told = read_explanation(tmp_path / "run")
+    assert told is not None
+    assert told["explained"] == 2
+    assert {entry["length"] for entry in told["failures"]} == {1}
+
+
+@pytest.mark.slow
+def test_more_than_20_agents_are_explained(tmp_path: Path) -> None:
+    many = random_team("epymarl_fairtest:mpe-spread-v0", time_limit=2, env_args={"N": 21})
+    search(many, chosen(**{**LITTLE, "budget": 10, "explain": 1}), tmp_path / "run")
+    told = read_explanation(tmp_path / "run")
+    assert told is not None
+    assert told["failures"][0]["deviations_tried"] >= 2 * 21 * 4
+
+
+@pytest.fixture
+def saved_run(tmp_path: Path) -> tuple[Path, Path]:
+    """A run of a saved team, and the team's folder."""
+    folder = policy_folder(tmp_path / "team", "spread", "mlp", time_limit=5)
+    words = ["run", "--policy", str(folder), "--out", str(tmp_path / "run")]
+    settings = ["method=random", "budget=20", "theta=0.9", "explain=1", "engine=twin", "report=False", "random_team=0"]
+    assert commands.main([*words, *(word for one in settings for word in ("--set", one))]) == 0
+    return tmp_path / "run", folder
+
+
+def test_a_team_that_changed_since_the_run_is_refused(
+    saved_run: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, folder = saved_run
+    before = (path / "explain.json").read_bytes()
+    other = policy_folder(tmp_path / "other", "spread", "mlp", time_limit=5)
+    import torch
+
+    weights = {name: values * 2 for name, values in torch.load(other / "agent.th", weights_only=True).items()}
+    torch.save(weights, folder / "agent.th")
+    assert commands.main(["explain", str(path)]) != 0
+    assert "other weights" in capsys.readouterr().err
+    assert commands.main(["explain", str(path), "--policy", str(folder)]) != 0
+    assert "does not explain what the other one did" in capsys.readouterr().err.replace("\n", " ")
+    assert (path / "explain.json").read_bytes() == before
+
+
+def test_to_explain_nothing_is_refused_and_what_was_explained_stays(
+    saved_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, _ = saved_run
+    before = json.loads((path / "explain.json").read_text())
+    assert commands.main(["explain", str(path), "--set", "explain=0"]) != 0
+    assert "explain=0 explains nothing" in capsys.readouterr().err
+    assert json.loads((path / "explain.json").read_text()) == before
+
+
+@pytest.mark.slow  # the real environment plays the smallest examples, too; test_explain.py has the answers alone
+def test_both_engines_explain_the_same_failures_alike(tmp_path: Path) -> None:
+    told = []
+    for engine in ("twin", "lockstep"):
+        search(team("spread", 2), chosen(**{**LITTLE, "budget": 20, "explain": 1}, engine=engine), tmp_path / engine)
+        told.append(read_explanation(tmp_path / engine))
+    assert told[0] is not None
+    assert told[1] is not None
+    assert told[0]["failures"] == told[1]["failures"]
+    assert told[0]["causes"] == told[1]["causes"]
