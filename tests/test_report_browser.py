@@ -425,7 +425,7 @@ def number_in(text: str) -> float:
 def test_a_command_is_copied_by_its_button(opened: Callable[..., Any]) -> None:
     driver = opened()
     buttons = driver.find_elements(By.CSS_SELECTOR, ".commands .copy")
-    assert len(buttons) == 4
+    assert len(buttons) == 5
     driver.execute_script("document.execCommand = () => { window.taken = document.activeElement.value; return true }")
     click(driver, buttons[0])
     assert driver.execute_script("return window.taken") == buttons[0].get_attribute("data-copy")
