@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 
 import epymarl_fairtest  # noqa: F401  (registers the environments)
+from epymarl_fairtest.host.build import load_host
 from epymarl_fairtest.tasks.contract import env_reward
 from epymarl_fairtest.tasks.generic.proof import by_copy, by_state, compared, played
 from epymarl_fairtest.tasks.generic.rules import GenericTask
@@ -37,13 +38,15 @@ def restored(key: str, continuations: int) -> str:
     if not task.restorable:
         return f"{key:45} not restorable: {why}"
     one, two, place = world(), world(), by_copy if task.retraced else by_state
-    generator, different, took = np.random.default_rng(0), 0, 0.0
-    for seed in range(continuations):
+    generator, made, different, took, seed = np.random.default_rng(0), 0, 0, 0.0, 0
+    while made < continuations:
+        seed += 1
         ways = [generator.integers(0, counts).astype(np.int16) for _ in range(BEFORE + AFTER)]
         one.reset(seed)
         step = played(one, ways[: int(generator.integers(1, BEFORE + 1))])
         if one.done:
             continue
+        made += 1
         began = time.process_time()
         place(one, two, step)
         took += time.process_time() - began
@@ -56,6 +59,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("keys", nargs="+", metavar="KEY", help="gymnasium ids of multi-agent environments")
     parser.add_argument("--continuations", type=int, default=1000)
     args = parser.parse_args(words)
+    if any(key.startswith("pz-") for key in args.keys):  # ids that EPyMARL registers
+        _ = load_host("epymarl").environments
     for key in args.keys:
         print(restored(key, args.continuations), flush=True)
     return 0

@@ -35,6 +35,7 @@ SHORT = (
     " fairtest_args.method=random fairtest_args.budget=60 fairtest_args.batch=40 fairtest_args.report=False"
     " fairtest_args.curve_episodes=0 fairtest_args.explain=0 fairtest_args.random_team=10"
 )
+BRIEF = SHORT.replace(" epsilon_anneal_time=1000", "")  # for algorithms that do not explore by epsilon
 PAGE = "fairtest_args.report=True"  # as it is unless a test has no use for it
 CURVE = "fairtest_args.curve_episodes=60"
 LONG = (
@@ -150,12 +151,12 @@ def _jobs() -> dict[str, Job]:
         ),
         Job("epymarl/qmix-spread", f"--config=qmix {mpe} {ON} {SHORT} {LONG}", fresh=True),
         Job("epymarl/qmix-spread-off", f"--config=qmix {mpe} {SHORT} {LONG}", fresh=True),
-        Job("epymarl/mappo-foraging-parallel", f"--config=mappo {lbf} {ON} {SHORT} {LONG} {ACTORS}", fresh=True),
-        Job("epymarl/mappo-foraging-parallel-off", f"--config=mappo {lbf} {SHORT} {LONG} {ACTORS}", fresh=True),
-        Job("epymarl/ippo-spread", f"--config=ippo {mpe} {ON} {SHORT} {LONG} {ALONE}", fresh=True),
-        Job("epymarl/ippo-spread-off", f"--config=ippo {mpe} {SHORT} {LONG} {ALONE}", fresh=True),
-        Job("zoo/mappo-foraging", f"--config=mappo {lbf} {ON} {SHORT} {LONG} {ALONE}", fresh=True),
-        Job("zoo/mappo-foraging-off", f"--config=mappo {lbf} {SHORT} {LONG} {ALONE}", fresh=True),
+        Job("epymarl/mappo-foraging-parallel", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ACTORS}", fresh=True),
+        Job("epymarl/mappo-foraging-parallel-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ACTORS}", fresh=True),
+        Job("epymarl/ippo-spread", f"--config=ippo {mpe} {ON} {BRIEF} {LONG} {ALONE}", fresh=True),
+        Job("epymarl/ippo-spread-off", f"--config=ippo {mpe} {BRIEF} {LONG} {ALONE}", fresh=True),
+        Job("zoo/mappo-foraging", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ALONE}", fresh=True),
+        Job("zoo/mappo-foraging-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ALONE}", fresh=True),
         # A saved team, with and without the pool of its training:
         Job("zoo/evaluate", saved.format(lbf), after="zoo/qmix-foraging"),
         Job("zoo/evaluate-no-pool", saved.format(lbf), after="zoo/qmix-foraging", without_pool=True),
@@ -163,7 +164,7 @@ def _jobs() -> dict[str, Job]:
         Job("epymarl/evaluate-no-pool", saved.format(mpe), after="epymarl/qmix-spread", without_pool=True),
         Job(
             "epymarl/mappo-evaluate",
-            f"{saved.format(lbf).replace('qmix', 'mappo')} {ACTORS}",
+            f"{saved.format(lbf).replace('qmix', 'mappo').replace(SHORT, BRIEF)} {ACTORS}",
             after="epymarl/mappo-foraging-parallel",
         ),
         # Algorithms, tasks and runners:
@@ -179,7 +180,7 @@ def _jobs() -> dict[str, Job]:
         Job("epymarl/qmix_ns-foraging", f"--config=qmix_ns {lbf} {ON} {SHORT}"),
         Job("epymarl/iql_ns-spread", f"--config=iql_ns {mpe} {ON} {SHORT}"),
         *(
-            Job(f"{host}/{name}-spread", f"--config={name} {mpe} {ON} {SHORT} {ALONE if 'maddpg' in name else ACTORS}")
+            Job(f"{host}/{name}-spread", f"--config={name} {mpe} {ON} {BRIEF} {ALONE if 'maddpg' in name else ACTORS}")
             for host, names in ACTOR_CRITIC.items()
             for name in names
         ),

@@ -41,6 +41,9 @@ def few_and_many(name: str, few: int, many: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.slow)])
 
 
+# Tag is spread with other rewards and a prey: what holds in spread and foraging holds in it too, and is seen later.
+most_tasks = pytest.mark.parametrize("task", ["spread", "foraging", pytest.param("tag", marks=pytest.mark.slow)])
+
 # What a run does often to be certain, and how often is enough to see that it does it:
 LOOKS_LITTLE = partial(ScoutOptions, rounds=6, least_looks=200)
 REPEATED = (

@@ -40,7 +40,7 @@ SHOWN: dict[str, Any] = {
     "parents": "uniform", "tournament": 4, "buckets": 20, "d": 0.5, "workers": 2, "engine": "lockstep",
     "random_team": 50, "replay": "all", "explain": 20, "natural_episodes": 1000,
     "seed": 7, "training_pool": 1000, "coverage_bins": 8,
-    "curve_episodes": 200, "curve_keep": "all",
+    "welfare": "gini", "repair": True, "curve_episodes": 200, "curve_keep": "all",
     "distinct_distance": 0.2, "report": False, "progress": False, "out": "runs/first",
 }  # fmt: skip
 EXAMPLES: dict[str, dict[str, Any]] = {name: {name: value} for name, value in SHOWN.items()} | {
@@ -53,6 +53,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {name: {name: value} for name, value in SH
     "offspring": {"offspring": 50, "budget": 2500},
     "predictor_episodes": {"predictor_episodes": 500, "budget": 5000},
     "batch": {"method": "random", "batch": 128},
+    "welfare_weight": {"welfare": "gini", "welfare_weight": 0.8},
 }
 STOCK_TAG = "gymma with fairtest=True env_args.key=pz-mpe-simple-tag-v3 env_args.time_limit=25"
 ENVIRONMENTS = {  # on EPyMARL, on PyMARLzoo+

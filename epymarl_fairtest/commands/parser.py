@@ -15,7 +15,6 @@ HELP = """\
 Does a trained MARL team share its rewards fairly?
   fairtest install CHECKOUT            then add fairtest=True to a training
   fairtest run --policy DIR --out RUN  test a saved team: RUN/report/index.html
-
 Commands (each has a --help with an example; fairtest --version):
 """
 

@@ -35,6 +35,7 @@ from epymarl_fairtest.core.rewards import first_odd, odd_reward
 from epymarl_fairtest.core.shipped import environments
 from epymarl_fairtest.core.stopping import stoppable
 from epymarl_fairtest.curve.player import has_twin
+from epymarl_fairtest.curve.point import curve_judge
 from epymarl_fairtest.host.aside import aside
 from epymarl_fairtest.host.checks import check_algorithm, check_environment, check_out, either, odd_spaces
 from epymarl_fairtest.host.console import exit_as_stopped, on_terminal, quieten, say_last
@@ -43,8 +44,10 @@ from epymarl_fairtest.host.curve import Course, LearningCurve
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.learner_state import remembered_learner, settings_of_learner, state_of
 from epymarl_fairtest.host.recording import Recording
+from epymarl_fairtest.host.repairing import options_of, repair_run
 from epymarl_fairtest.host.sacred_log import SacredLog, storage_folder
 from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world, in_words
+from epymarl_fairtest.host.welfare import FairTraining
 from epymarl_fairtest.report.observer import Page
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure, strategy_of
@@ -92,6 +95,7 @@ class Plugin:
             given = getattr(args, "fairtest_args", None)
             self.settings = configure({} if given is None else given)
             strategy_of(self.settings).check_settings(self.settings)
+            options_of(self.settings.repair)
             check_environment(args)
             self._reading = check_algorithm(args)
             self.settings = self.settings.played_by(self._reading)
@@ -106,6 +110,20 @@ class Plugin:
         sample = TrainingSample(self.settings.training_pool, self._seed)
         self.recording = Recording(sample, self._warn, self._available, self._reading)
         self.curve = LearningCurve(self._course())
+        self._fair = self._fair_training()
+
+    def _fair_training(self) -> FairTraining | None:
+        if self.settings.welfare is None:
+            return None
+        with aside():
+            self.recording.always = True
+            return FairTraining(self.settings, curve_judge(self.settings, self.task).theta, self._args)
+
+    def pay(self, played: Any) -> None:
+        """Training episodes are over: pay for fairness where that was asked for, else leave them as they are."""
+        if self._fair is not None:
+            with aside():
+                self._fair.pay(played[0] if isinstance(played, tuple) else played, self.recording.played)
 
     def _course(self) -> Course:
         seconds = self._limit * self._step_seconds
@@ -363,6 +381,8 @@ class Plugin:
             observers=self._observers(runner.t_env),
         )
         self._say(f"FairTest has tested the team: {folder.path}")
+        if self.settings.repair:
+            repair_run(self._host, folder.path, self.settings.repair, self._say)
         say_last(summary_table(summary, folder.path))  # not logged: loggers fold long lines
 
     def _team(self, policy: Policy) -> Team:

@@ -32,13 +32,15 @@ class Recording:
         self._available, self._reading = np.asarray(available), reading
         self.sources: Sequence[Any] = ()  # whatever keeps rewards: one per environment
         self.broken = False
+        self.always = False  # keep the rewards of every episode, for whoever looks at `played`
+        self.played: list[Sequence[Paid]] = []  # rewards of the last episodes, one per environment
 
     @contextmanager
     def watching(self, runner: Any) -> Iterator[None]:
         """While the runner plays its next episodes: scores and per-agent rewards of those that will be kept."""
         first = self.sample.offered + 1
         wanted = [] if self.broken else self.sample.offer(runner.batch_size)
-        if not wanted:
+        if not wanted and not self.always:
             yield
             return
         mac, seen = runner.mac, []
@@ -51,12 +53,14 @@ class Recording:
 
         for source in self.sources:
             source.recorded = []
-        mac.forward = listening_forward  # on the instance, for this episode only: learners copy controllers
+        if wanted:
+            mac.forward = listening_forward  # on the instance, for this episode only: learners copy controllers
         try:
             yield
         finally:
-            del mac.forward
-            recorded = [source.recorded for source in self.sources]
+            if wanted:
+                del mac.forward
+            self.played = recorded = [source.recorded for source in self.sources]
             for source in self.sources:
                 source.recorded = None
         try:

@@ -39,7 +39,9 @@ def fairtest_runner(base: type, host: Host) -> type:
             if test_mode:
                 return super().run(*args, **kwargs)
             with self._fairtest.recording.watching(self):
-                return super().run(*args, **kwargs)
+                played = super().run(*args, **kwargs)
+            self._fairtest.pay(played)
+            return played
 
         def close_env(self) -> None:
             super().close_env()

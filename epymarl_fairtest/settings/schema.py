@@ -126,6 +126,16 @@ class Settings:
     )
     seed: int | None = setting(whole(0, optional=True), "root seed of the search; null: the host's, or 0")
     training_pool: int = setting(whole(0), "training episodes kept, later ones more likely; 0 switches the hook off")
+    welfare: str | None = setting(
+        Rule(
+            "gini, jain, min, or null (train on what the environment pays)",
+            lambda v: v in (None, "gini", "jain", "min"),
+        ),
+        "fairness that training itself is paid for, from the first episode on (docs/repairing.md)",
+    )
+    welfare_weight: float | None = setting(
+        between(0, 1000, open_low=True, optional=True), "weight of the welfare; null: 0.5, with jain 1.5"
+    )
     curve_episodes: int | None = setting(
         whole(0, AT_ONCE, optional=True),
         "random executions of the team at every test of the host, for the fairness curve; null: 500 where the"
@@ -135,6 +145,11 @@ class Settings:
         one_of("all", "best", "none"),
         "teams of the curve that are kept: all, those that no other beats in return and natural rate (at most 10), or"
         " none",
+    )
+    repair: bool | str = setting(
+        Rule("true, false, or options of `fairtest repair` as text", lambda v: isinstance(v, bool | str)),
+        "in a host, repair the team after its test (docs/repairing.md), into the folder RUN-repaired; text is options"
+        " of `fairtest repair`",
     )
     coverage_bins: int = setting(
         whole(1, 64),

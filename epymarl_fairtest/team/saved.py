@@ -120,8 +120,8 @@ def _made(key: str, env_args: Mapping[str, Any]) -> Any:
         return flattened(gymnasium.make(key, disable_env_checker=True, **env_args))
     except Exception as error:
         raise FairTestError(
-            f"The environment {key!r} with {dict(env_args)} cannot be made here: {error}. An environment that"
-            " only the training framework knows (pz-…, a pretrained_wrapper) is tested inside it:"
+            f"The environment {key!r} with {dict(env_args)} cannot be made here: {str(error).rstrip('.')}. An"
+            " environment that only the training framework knows (pz-…, a pretrained_wrapper) is tested inside it:"
             " fairtest launch -- src/main.py … with fairtest=True evaluate=True checkpoint_path=…"
         ) from error
 
