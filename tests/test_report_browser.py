@@ -425,7 +425,7 @@ def number_in(text: str) -> float:
 def test_a_command_is_copied_by_its_button(opened: Callable[..., Any]) -> None:
     driver = opened()
     buttons = driver.find_elements(By.CSS_SELECTOR, ".commands .copy")
-    assert len(buttons) == 4
+    assert len(buttons) == 5
     driver.execute_script("document.execCommand = () => { window.taken = document.activeElement.value; return true }")
     click(driver, buttons[0])
     assert driver.execute_script("return window.taken") == buttons[0].get_attribute("data-copy")
@@ -437,6 +437,8 @@ def test_any_row_of_the_table_opens_its_failure(opened: Callable[..., Any]) -> N
     rows = driver.find_elements(By.CSS_SELECTOR, "#failures .opens")
     assert rows, "failures without a player of their own"
     number = rows[0].text
+    place = column(driver, "id").index(number)
+    table = [column(driver, f"received{agent}")[place] for agent in range(3)]
     click(driver, rows[0])
     player = WebDriverWait(driver, 10).until(
         lambda page: page.find_element(By.CSS_SELECTOR, f".opened .player[aria-label^='Failure {number},']")
@@ -448,8 +450,6 @@ def test_any_row_of_the_table_opens_its_failure(opened: Callable[..., Any]) -> N
     received = driver.execute_script(
         "return [...arguments[0].querySelectorAll('.value')].map((value) => value.textContent)", player
     )
-    place = column(driver, "id").index(number)
-    table = [column(driver, f"received{agent}")[place] for agent in range(3)]
     assert [number_in(text) for text in received] == pytest.approx([number_in(text) for text in table], abs=0.011)
     click(driver, rows[0])
     assert not driver.find_elements(By.CSS_SELECTOR, ".opened")

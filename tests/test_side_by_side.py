@@ -50,8 +50,8 @@ def test_what_now_are_commands_that_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     shown = [one["text"] for one in commands(view_of(read_run(runs / "one")))]
-    assert [text.split()[1] for text in shown] == ["replay", "explain", "export", "compare"]
-    for text in shown:
+    assert [text.split()[1] for text in shown] == ["replay", "explain", "export", "repair", "compare"]
+    for text in [one for one in shown if "repair" not in one]:  # that takes hours
         words = text.replace("OTHER_RUN", str(runs / "two")).split()[1:]
         assert main(words) == 0, text
     (only,) = commands(view_of(read_run(runs / "none")))
@@ -67,7 +67,7 @@ def test_the_page_begins_with_the_answers_and_ends_with_the_accounts(runs: Path)
         ("why", "Why?"),
     ]
     assert "What now?" in head
-    assert head.count('class="copy needs-script"') == 4
+    assert head.count('class="copy needs-script"') == 5
     assert "as the paper counts" not in head
     assert "as the paper counts" in rest
     assert rest.index('id="replays"') < rest.index('id="numbers"') < rest.index('id="growth"')

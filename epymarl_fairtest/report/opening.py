@@ -56,6 +56,7 @@ def commands(view: View) -> list[Data]:
         _command("Watch the most unfair failure", f"fairtest replay {run} {worst} --gif"),
         _command("Ask why it happened", f"fairtest explain {run} {worst}"),
         _command("Keep failures as tests", f"fairtest export {run} --pytest test_fairness.py"),
+        _command("Train the team fairer", f"fairtest repair {run} --out repaired"),
         _command(*compare),
     ]
 
