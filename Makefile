@@ -5,9 +5,9 @@ VENV ?= .venv
 PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
 SETUP = setup.py constraints.txt
 
-.PHONY: demo test test-slow check format bench clean
+.PHONY: demo test test-slow check format bench docs results results-full clean
 
-demo: $(VENV)/.demo  ## train a small QMIX team with fairtest=True and test it
+demo: $(VENV)/.demo  ## test a shipped team, then train a small one with fairtest=True and test it
 	$(VENV)/bin/fairtest demo --out build/demo
 
 PYTEST = $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
@@ -31,6 +31,15 @@ bench: $(VENV)/.test  ## speed and overhead, as ratios measured in one run
 	$(VENV)/bin/python -m benchmarks.engine
 	$(VENV)/bin/python -m benchmarks.overhead
 
+docs: $(VENV)/.docs  ## the documentation as a site in build/site; a warning is an error
+	$(VENV)/bin/python tools/site.py
+
+results: $(VENV)/.test  ## every table of docs/results.md, from the committed rows
+	$(VENV)/bin/python tools/results_page.py
+
+results-full: $(VENV)/.test  ## run the studies behind them: days
+	$(VENV)/bin/python tools/run_studies.py
+
 clean:
 	rm -rf build $(VENV)
 
@@ -47,6 +56,10 @@ $(VENV)/.demo: $(VENV)/bin/python $(SETUP)
 
 $(VENV)/.test: $(VENV)/.demo $(SETUP)
 	$(PIP) -e ".[pymarlzoo,test,dask,ray,qd]"
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.demo $(SETUP)
+	$(PIP) -e ".[docs]"
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test $(SETUP)

@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
-VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "epymarl_fairtest" / "__init__.py").read_text()).group(1)
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "epymarl_fairtest" / "core" / "version.py").read_text()).group(1)
 
 # Folders that lie beside the package in a clone and inside it in a wheel (epymarl_fairtest/core/shipped.py).
 SHIPPED = {f"epymarl_fairtest.shipped.{name}": name for name in ("config", "src_patches", "policies")}
@@ -18,9 +18,12 @@ setup(
     long_description=(ROOT / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    keywords="multi-agent reinforcement learning, fairness, testing, search-based testing, EPyMARL",
     classifiers=[
         "Development Status :: 4 - Beta",
         "Environment :: Console",
+        "Framework :: Jupyter",
+        "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
         "Operating System :: POSIX",
         "Programming Language :: Python :: 3",
@@ -69,9 +72,19 @@ setup(
         "pymarlzoo": ["rich", "opencv-python-headless", "seaborn", "scikit-learn", "six"],
         "dask": ["distributed>=2024.1"],
         "ray": ["ray>=2.9"],
+        "notebook": ["pandas>=2,<4"],  # result.failures
         "qd": ["ribs>=0.12,<1"],  # the method map_elites
         "bench": ["vmas>=1.4", "jaxmarl>=0.0.7"],
-        "test": ["pytest>=8", "cloudpickle", "hypothesis>=6.100", "selenium>=4.10", "pytest-xdist>=3.5"],
+        "docs": ["mkdocs-material>=9.5,<10"],
+        "test": [
+            "build>=1.2",
+            "pandas>=2,<4",
+            "pytest>=8",
+            "cloudpickle",
+            "hypothesis>=6.100",
+            "selenium>=4.10",
+            "pytest-xdist>=3.5",
+        ],
         "check": ["ruff==0.17.4", "mypy==2.4.1", "types-PyYAML", "types-tqdm"],
     },
     entry_points={"console_scripts": ["fairtest=epymarl_fairtest.commands:main"]},

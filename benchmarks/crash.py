@@ -39,7 +39,7 @@ from epymarl_fairtest.store.checksum import CHECKSUMS, unsealed
 from epymarl_fairtest.store.journal import read_journal
 from epymarl_fairtest.store.run import RunFolder
 
-COMMON = ["theta=0.9", "workers=1", "engine=twin", "confirm=5", "report=false"]
+COMMON = ["theta=0.9", "workers=1", "engine=twin", "replay=5", "explain=3", "report=false"]
 SEARCH = ["rounds=1", "generations=2", "pool=60", "offspring=15", "predictor_episodes=30", "d=10"]
 CASES = {
     "random, spread": ("mpe-qmix", "random", 120, ["batch=20"]),
@@ -58,7 +58,7 @@ CHANGING = (
 )  # the calls of `os` that change the disk, or make sure of it
 MEMORY = "/dev/shm"  # as good as a disk: what a process has written outlives it
 MOMENTS = ("before", "searching", "joining", "clearing", "after")
-Told = dict[int, int]  # failure -> checksum of its states
+Announced = dict[int, int]  # failure -> checksum of its states
 
 
 # --- children -----------------------------------------------------------------------------------------
@@ -86,8 +86,8 @@ def telling(pipe: int) -> None:
     def save_and_tell(self: RunFolder, number: int, purpose: str, judged: Judged) -> None:
         save(self, number, purpose, judged)
         episodes, rows = judged.episodes, np.flatnonzero(judged.unfair)
-        told = {int(episodes.id[row]): zlib.crc32(episodes.states[row].tobytes()) for row in rows}
-        os.write(pipe, json.dumps(list(told.items())).encode() + b"\n")
+        announced = {int(episodes.id[row]): zlib.crc32(episodes.states[row].tobytes()) for row in rows}
+        os.write(pipe, json.dumps(list(announced.items())).encode() + b"\n")
 
     RunFolder.save_batch = save_and_tell  # type: ignore[method-assign]
 
@@ -115,7 +115,7 @@ class Run:
 
     def __init__(self, words: Sequence[str], out: Path) -> None:
         self.words, self.out = list(words), out
-        self.told: Told = {}
+        self.announced: Announced = {}
 
     def go(self, *, after: float | None = None, call: int | None = None) -> int:
         """Begin or go on, killed after so many seconds or before that call; the exit code, negative if it was."""
@@ -142,10 +142,10 @@ class Run:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
         with open(source, "rb") as file:
-            told = file.read()
+            announced = file.read()
         _, status = os.waitpid(child, 0)
-        for line in told.split(b"\n")[:-1]:
-            self.told.update(json.loads(line))
+        for line in announced.split(b"\n")[:-1]:
+            self.announced.update(json.loads(line))
         return os.waitstatus_to_exitcode(status)
 
     def moment(self) -> str:
@@ -168,9 +168,9 @@ class Run:
 # --- what must not happen -----------------------------------------------------------------------------
 
 
-def lost(out: Path, told: Told) -> list[int]:
+def lost(out: Path, announced: Announced) -> list[int]:
     """Announced failures that are neither in failures.npz nor, before that, in a part which the journal names."""
-    found: Told = {}
+    found: Announced = {}
     paths = [out / "failures.npz"]
     if not (out / "summary.json").is_file():
         entries, _ = read_journal(out / "journal.jsonl")
@@ -180,7 +180,7 @@ def lost(out: Path, told: Told) -> list[int]:
             if file.files:
                 states = file["states"]
                 found |= {n: zlib.crc32(states[row].tobytes()) for row, n in enumerate(file["id"].tolist())}
-    return [number for number, states in told.items() if found.get(number) != states]
+    return [number for number, states in announced.items() if found.get(number) != states]
 
 
 def differences(whole: Path, out: Path) -> list[str]:
@@ -212,8 +212,8 @@ class Case:
         begin = time.perf_counter()
         code = self.whole.go()
         self.seconds = time.perf_counter() - begin
-        if code or not self.whole.told:
-            raise RuntimeError(f"{name}: exit code {code}, {len(self.whole.told)} failures")
+        if code or not self.whole.announced:
+            raise RuntimeError(f"{name}: exit code {code}, {len(self.whole.announced)} failures")
 
     def new(self) -> Run:
         self._runs += 1
@@ -227,14 +227,14 @@ class Case:
             self.counts["kills"] += 1
             self.counts[moment] += 1
         if moment != "before":
-            self.counts["lost"] += len(lost(run.out, run.told))
+            self.counts["lost"] += len(lost(run.out, run.announced))
         return killed
 
     def finish(self, run: Run) -> None:
         run.end()
         self.counts["runs"] += 1
-        self.counts["announced"] += len(run.told)
-        self.counts["lost"] += len(lost(run.out, run.told))
+        self.counts["announced"] += len(run.announced)
+        self.counts["lost"] += len(lost(run.out, run.announced))
         differing = differences(self.whole.out, run.out)
         if differing:
             self.counts["differing"] += 1
@@ -264,7 +264,7 @@ class Case:
 
     def as_dict(self) -> dict[str, Any]:
         counts = {name: self.counts[name] for name in ("kills", *MOMENTS, "runs", "announced", "lost", "differing")}
-        return {"case": self.name, "seconds": round(self.seconds, 2), "failures": len(self.whole.told), **counts}
+        return {"case": self.name, "seconds": round(self.seconds, 2), "failures": len(self.whole.announced), **counts}
 
 
 def without_pool(team: str, folder: Path) -> Path:

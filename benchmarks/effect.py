@@ -85,8 +85,8 @@ TABLES = {
 
 
 def run(policy: Path, table: Table, variant: str, seed: int, out: Path) -> dict[str, Any]:
-    """One run in a process of its own; its summary."""
-    values = {**table.common, **table.rows[variant]}
+    """One run in a process of its own, without explanations; its summary."""
+    values = {"explain": 0, **table.common, **table.rows[variant]}
     name = re.sub(r"[^\w.]+", "-", variant).strip("-.")
     folder = out / f"{name}-{values['budget']}-{seed}"
     if not (folder / "summary.json").is_file():

@@ -1,10 +1,12 @@
 """Episodes per CPU second: the host's EpisodeRunner and FairTest's engines on the same team.
 
 python -m benchmarks.engine [--json] [--tasks spread tag foraging] [--agents mlp64 gru128]
+python -m benchmarks.engine --engine lockstep --workers 1,2 [--keys rware:rware-tiny-2ag-v2]
 
 `runner` is the host's EpisodeRunner on the environments as upstream publishes them, which is what it costs without
 FairTest; `runner_lean` the same on FairTest's own environments, which play by the same rules in half the time. Without
---json the environment steps per second of benchmarks.simulators follow.
+--json the environment steps per second of benchmarks.simulators follow. With --engine lockstep only that engine is
+measured, in several processes, in episodes per second of the clock.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,12 +26,15 @@ from benchmarks.stock import KEYS
 from epymarl_fairtest.core.episodes import Tests, random_tests
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
+from epymarl_fairtest.engine.selection import real_engine
 from epymarl_fairtest.engine.twin import Twin
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
 from epymarl_fairtest.host.controller import ControllerPolicy
 from epymarl_fairtest.host.tap import host_world
+from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.team.checkpoint import rebuild, record_of_training
+from epymarl_fairtest.testing import random_team
 
 TASKS = {"spread": "fairtest_mpe", "tag": "fairtest_pp", "foraging": "fairtest_lbf"}
 AGENTS = {"mlp64": {"hidden_dim": 64, "use_rnn": False}, "gru128": {"hidden_dim": 128, "use_rnn": True}}
@@ -92,14 +98,34 @@ def measure(task: str, agent: str) -> dict[str, Any]:
     return {"task": task, "agent": agent, "host": host.name, **results, **ratios}
 
 
+def scaling(keys: Sequence[str], workers: Sequence[int], episodes: int = 512) -> None:
+    """Episodes per second of the clock by number of processes; an untrained team, 50 steps an episode."""
+    for key in keys:
+        team, speeds = random_team(key, time_limit=50), []
+        tests = random_tests(episodes, team.task.state_size, np.random.default_rng(0))
+        for number in workers:
+            engine = real_engine(team, configure({"workers": number, "engine": "lockstep"}))
+            engine.execute(tests)  # makes the worlds
+            began = time.perf_counter()
+            engine.execute(tests)
+            speeds.append(episodes / (time.perf_counter() - began))
+        shown = ", ".join(f"{number}: {speed:.1f}" for number, speed in zip(workers, speeds, strict=True))
+        print(f"{key:<45} episodes/s with workers {shown}; {speeds[-1] / speeds[0]:.2f}x", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON row per case")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
+    parser.add_argument("--engine", choices=["all", "lockstep"], default="all")
+    parser.add_argument("--workers", default="1,2", help="numbers of processes of the lock-step engine")
+    parser.add_argument("--keys", nargs="+", default=list(KEYS.values()), help="gymnasium ids for --engine lockstep")
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    if args.engine == "lockstep":
+        return scaling(args.keys, [int(number) for number in args.workers.split(",")])
     if not args.json:
         print("episodes per CPU second, how often EpisodeRunner's, and (in brackets) EpisodeRunner on FairTest's own")
         print("environments and how often that")

@@ -1,10 +1,18 @@
 """Are explanations right, and what do they cost? Planted faults, fidelity on other streams, CPU time per failure.
 
-    python -m benchmarks.explain [planted] [fidelity] [cost] [--teams mpe-qmix ...] [--plants 100] [--failures 50]
+    python -m benchmarks.explain [planted] [thief] [idler] [fidelity] [cost] [--teams mpe-qmix ...]
+                                 [--plants 100] [--failures 50]
 
 planted   One wrong decision (agent, step, action) is forced into fair random executions, wherever the episode is
-          continued from, and kept where it makes them unfair. Is it shown, and first? Asked where undoing it is enough:
-          on 200 other streams it lowers P(unfair) by 0.25, helps the worst-off and costs the team at most 2 %.
+          continued from, and kept where it makes them unfair. Is it shown, and first? Asked where undoing it is enough
+          under the rules of a shown decision: it makes this episode better, and on 200 other streams lowers P(unfair)
+          by 0.25, helps the worst-off and costs the team at most 2%. Surely enough: on 1,000 streams, by 0.25 and two
+          standard errors more, so that it is not the measuring that is measured.
+thief     One agent has another policy, which takes what gives it most over two steps compared with the others; fair
+          random executions that this makes unfair. Is the thief the agent that is named? Enough: if the thief acts as
+          the team's policy says, this episode is fair and P(unfair) on 200 other streams 0.25 lower. A third of
+          --plants for each of three agents.
+idler     The same with a policy that takes what gives the agent least.
 fidelity  P(unfair) before and after the first shown decision, on 200 streams that nobody looked at before.
 cost      CPU milliseconds per explained failure, without situations and smallest examples.
 """
@@ -13,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,22 +32,26 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
 from epymarl_fairtest.campaign.steps.explain import answers
+from epymarl_fairtest.campaign.steps.explain.arms import ERRORS, LEAST_DROP, Arms, Decision, both_arms
+from epymarl_fairtest.campaign.steps.explain.better import compared
 from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions
-from epymarl_fairtest.campaign.steps.explain.decisions import Decision, measured
+from epymarl_fairtest.campaign.steps.explain.decisions import measured
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
-from epymarl_fairtest.engine.contract import Engine
-from epymarl_fairtest.engine.selection import make_engine
+from epymarl_fairtest.engine.contract import ActionRule, Engine
+from epymarl_fairtest.engine.selection import make_engine, twin_of
+from epymarl_fairtest.engine.twin import Twin
 from epymarl_fairtest.strategies import configure
+from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.checkpoint import load_record
 from epymarl_fairtest.team.saved import saved_team
 
 ROOT = Path(__file__).resolve().parents[1]
 TEAMS = ("mpe-qmix", "mpe-iql", "pp-qmix", "pp-iql", "lbf-qmix", "lbf-iql")
 OTHER = 200  # streams that no explanation has seen
-CLEARLY = 0.4  # a drop that a check on 48 streams cannot miss by chance
+MANY = 1000
 BATCH = 2000
 TOGETHER = 64
 MOST_TRIES = 100  # batches of plants
@@ -75,6 +88,14 @@ def subject_of(name: str, seed: int = 0) -> Subject:
 
 
 # --- planted faults -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Undone:
+    """Case by case: is undoing the fault enough, as measured and beyond the error of measuring?"""
+
+    enough: NDArray[np.bool_]
+    surely: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -127,34 +148,174 @@ def plants(subject: Subject, count: int, seed: int = 0) -> Planted:
     return Planted(episodes, *columns)
 
 
+def undoing(subject: Subject, cases: Cases, undone: Decisions, execute: Callable[[Tests], Episodes]) -> Undone:
+    """Does undoing help under the rules of a shown decision? OTHER streams for all, MANY for those that may pass."""
+    rows = np.arange(len(cases))
+    received = subject.ask(cases.outcomes(rows, undone.step, None, undone), execute)
+    better = compared(subject.judge, cases.received, received).better
+    slip = np.ones(len(cases), bool)
+    drawn = cases.streams("other", MANY)
+    arms = subject.ask(both_arms(cases, rows, undone, drawn[:, :OTHER]), execute)
+    few = arms.decisions(cases, rows, undone, slip)
+    enough = np.array([one.clear for one in few]) & better
+    again = np.flatnonzero(np.array([one.may_be_clear for one in few]) & better)
+    more = subject.ask(both_arms(cases, again, undone.take(again), drawn[:, OTHER:]), execute)
+    many = (arms.take(again) + more).decisions(cases, again, undone.take(again), slip[again])
+    surely = np.zeros(len(cases), bool)
+    surely[again] = [one.helps and one.drop - ERRORS * one.error >= LEAST_DROP for one in many]
+    return Undone(enough, surely)
+
+
 def planted(subject: Subject, count: int) -> dict[str, Any]:
     found = plants(subject, count)
     execute = found.execute(subject.engine)
-    enough = shown = first = clearly = clearly_shown = 0
+    counts: Counter[str] = Counter()
     for start in range(0, len(found.episodes), TOGETHER):
         rows = np.arange(start, min(start + TOGETHER, len(found.episodes)))
         cases = Cases.of(subject.context, found.episodes.take(rows))
         undone = Decisions(found.step[rows], found.agent[rows], found.own[rows])
-        own = np.arange(len(rows))
-        undo = subject.ask(measured(cases, own, undone, np.ones(len(rows), bool), OTHER, "other"), execute)
+        undo = undoing(subject, cases, undone, execute)
         decisions = subject.ask(answers(cases), execute).decisions
-        for case in np.flatnonzero([one.clear for one in undo]):
+        for case in range(len(cases)):
             mine = [(one.step, one.agent) for one in decisions if one.case == case]
             place = (int(undone.step[case]), int(undone.agent[case]))
-            enough += 1
-            shown += place in mine
-            clearly += undo[case].drop >= CLEARLY
-            clearly_shown += undo[case].drop >= CLEARLY and place in mine
-            first += mine[:1] == [place]
-    return {
-        "team": subject.name,
-        "plants": len(found.episodes),
-        "enough": enough,
-        "shown": shown,
-        "first": first,
-        f"lowering by {CLEARLY}": clearly,
-        "of them shown": clearly_shown,
-    }
+            for name, holds in (("enough", undo.enough[case]), ("surely enough", undo.surely[case])):
+                counts[name] += int(holds)
+                counts[f"{name}: shown"] += int(holds and place in mine)
+                counts[f"{name}: first"] += int(holds and mine[:1] == [place])
+    return {"team": subject.name, "plants": len(found.episodes), **counts}
+
+
+# --- a thief -----------------------------------------------------------------------------------------
+
+
+class Thieving:
+    """A task's rules, under which one agent has another policy: it takes the action of most worth over two steps.
+    Where all have the same it does as the team's policy says."""
+
+    def __init__(self, kernel: Kernel, thief: int, actions: int, worth: Callable[[Any, Any], Any]) -> None:
+        self._kernel, self._thief, self._actions, self._worth_of = kernel, thief, actions, worth
+        self.reset, self.observe = kernel.reset, kernel.observe
+
+    def step(self, states: Any, running: Any, actions: Any, rewards: Any, over: Any, steps: Any) -> None:
+        own = actions[:, self._thief].copy()
+        bid = own >= self._actions  # forced by an explanation: it is done as asked
+        own[bid] -= self._actions
+        best, value = own.copy(), self._worth(states, running, actions, own, over, steps)
+        for action in range(self._actions):
+            other = np.full_like(own, action)
+            worth = self._worth(states, running, actions, other, over, steps)
+            best, value = np.where(worth > value, other, best), np.maximum(worth, value)
+        actions[:, self._thief] = np.where(bid, own, best)
+        self._kernel.step(states, running, actions, rewards, over, steps)
+
+    def _worth(self, states: Any, running: Any, actions: Any, own: Any, over: Any, steps: Any) -> Any:
+        """Everybody does the same twice: in the particle world a push moves nobody before the step after it."""
+        actions, states, over, steps = actions.copy(), states.copy(), over.copy(), steps.copy()
+        actions[:, self._thief] = own
+        total = np.zeros((len(states), actions.shape[1]))
+        for _ in range(2):
+            rewards, on = np.zeros_like(total), running & ~over
+            self._kernel.step(states, on, actions, rewards, over, steps)
+            total += rewards
+            steps += on
+        mine = total[:, self._thief]
+        return np.round(self._worth_of(mine, (total.sum(axis=1) - mine) / max(actions.shape[1] - 1, 1)), 9)
+
+
+REPLACED: dict[str, Callable[[Any, Any], Any]] = {
+    "thief": lambda mine, others: mine - others,  # takes most, compared with the others
+    "idler": lambda mine, others: -mine,  # takes least
+}
+
+
+def thieves(subject: Subject, kind: str) -> list[Engine]:
+    """The team with another policy in the place of each agent."""
+    team = subject.context.team
+    kernel = twin_of(team)
+    assert kernel is not None
+    rule = ActionRule("epsilon_greedy", subject.context.settings.epsilon, 1.0, team.available)
+    made: list[Engine] = []
+    for agent in range(team.task.n_agents):
+        other: Any = Thieving(kernel, agent, team.policy.n_actions, REPLACED[kind])
+        made.append(Twin(other, team.policy, rule, limit=team.limit, state_size=team.task.state_size))
+        made[-1].keeps_obs = False
+    return made
+
+
+def stolen(subject: Subject, engine: Engine, thief: int) -> Callable[[Tests], Episodes]:
+    """Executes the team with its thief, which acts as the team's policy says where a test asks that of it."""
+
+    def run(tests: Tests) -> Episodes:
+        honest = np.zeros(len(tests), bool) if tests.greedy is None else tests.greedy[:, thief]
+        forced = None if tests.forced is None else tests.forced.copy()
+        if forced is not None:
+            forced[:, :, thief] += np.where(forced[:, :, thief] >= 0, subject.context.team.policy.n_actions, 0)
+        parts = [np.flatnonzero(~honest), np.flatnonzero(honest)]
+        with_thief = engine.execute(replace(tests, forced=forced).take(parts[0]))
+        without = subject.engine.execute(tests.take(parts[1]))
+        return Episodes.concatenate([with_thief, without]).take(np.argsort(np.concatenate(parts)))
+
+    return run
+
+
+def robbed(subject: Subject, engine: Engine, kind: str, thief: int, count: int) -> Episodes:
+    """Random executions that are fair, and unfair with the thief."""
+    generator = rng.named(0, kind, subject.name, thief)
+    parts: list[Episodes] = []
+    while sum(map(len, parts)) < count and len(parts) < MOST_TRIES:
+        tests = random_tests(BATCH, subject.context.team.task.state_size, generator)
+        before = subject.judge(subject.engine.execute(tests))
+        after = subject.judge(engine.execute(tests))
+        parts.append(after.episodes.take(after.unfair & ~before.unfair & ~before.undefined))
+    episodes = Episodes.concatenate(parts).take(slice(0, count))
+    episodes.id = np.arange(len(episodes))
+    return episodes
+
+
+def thief(subject: Subject, count: int, kind: str = "thief") -> dict[str, Any]:
+    counts: Counter[str] = Counter()
+    for agent, engine in enumerate(thieves(subject, kind)):
+        episodes = robbed(subject, engine, kind, agent, count // 3)
+        counts["unfair"] += len(episodes)
+        execute = stolen(subject, engine, agent)
+        for start in range(0, len(episodes), TOGETHER):
+            cases = Cases.of(subject.context, episodes.take(slice(start, start + TOGETHER)))
+            enough = replaced(subject, cases, agent, execute)
+            responsible = subject.ask(answers(cases), execute).responsible
+            for case in range(len(cases)):
+                named = responsible[case].agent if case in responsible else None
+                counts["enough"] += int(enough[case])
+                counts["enough: named"] += int(enough[case] and named == agent)
+                counts["enough: another named"] += int(enough[case] and named not in (None, agent))
+                counts["named"] += int(named == agent)
+                counts["another named"] += int(named not in (None, agent))
+    return {"team": subject.name, **counts}
+
+
+def idler(subject: Subject, count: int) -> dict[str, Any]:
+    return thief(subject, count, "idler")
+
+
+def replaced(subject: Subject, cases: Cases, agent: int, execute: Callable[[Tests], Episodes]) -> NDArray[np.bool_]:
+    """Is it enough that the thief acts as the team's policy says?"""
+    judge, rows = subject.judge, np.arange(len(cases))
+    alone = np.tile(np.arange(subject.context.team.task.n_agents) == agent, (len(cases), 1))
+    once = subject.ask(cases.outcomes(rows, cases.first, greedy=alone), execute)
+    fair = compared(judge, cases.received, once).fair
+    of = rows.repeat(OTHER)
+    drawn = cases.streams("other", OTHER).ravel()
+    both = np.stack(
+        [
+            subject.ask(cases.outcomes(of, cases.first[of], drawn, greedy=own), execute)
+            for own in (np.zeros_like(alone)[of], alone[of])
+        ]
+    )
+    unfair = np.stack([judge.unfair(part) for part in both]).reshape(2, -1, OTHER)
+    totals = both.reshape(2, len(cases), OTHER, -1).sum(axis=2)
+    arms = Arms(OTHER, unfair.sum(axis=2), (unfair[0] != unfair[1]).sum(axis=1), totals)
+    enough: NDArray[np.bool_] = fair & (arms.drop >= LEAST_DROP)
+    return enough
 
 
 # --- fidelity and cost --------------------------------------------------------------------------------
@@ -215,6 +376,8 @@ def cost(subject: Subject, count: int) -> dict[str, Any]:
 
 QUESTIONS: dict[str, tuple[Callable[[Subject, int], dict[str, Any]], str]] = {
     "planted": (planted, "plants"),
+    "thief": (thief, "plants"),
+    "idler": (idler, "plants"),
     "fidelity": (fidelity, "failures"),
     "cost": (cost, "failures"),
 }

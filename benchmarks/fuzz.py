@@ -278,7 +278,7 @@ LONG = ("demo", "launch", "doctor")  # they train, or start other programs
 WITH_RUN = ("runs", "compare", "gate", "export")  # quick on a finished run
 HARMLESS = {
     "index": "gini", "epsilon": "0.3", "temperature": "2", "execution": "softmax", "coverage_bins": "3", "theta": "0.7",
-    "distinct_distance": "0.5", "confirm": "1", "fitness": "f1", "quantile": "0.3", "allocation": "env", "d": "5",
+    "distinct_distance": "0.5", "replay": "1", "fitness": "f1", "quantile": "0.3", "allocation": "env", "d": "5",
     "progress": "off", "engine": "lockstep", "seed": "4", "out": "elsewhere", "options": "{}", "preset": "strict",
 }  # fmt: skip
 

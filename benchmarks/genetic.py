@@ -40,11 +40,12 @@ GENETIC = [operator_code(name) for name in ("mutation", "crossover")]
 
 
 def run(policy: Path, method: str, seed: int, budget: int, out: Path) -> Path:
-    """One run in a process of its own, with the defaults; its folder."""
+    """One run in a process of its own, with the defaults for the search and no explanations; its folder."""
     folder = out / policy.name / method / f"{budget}-{seed}"
     if not (folder / "summary.json").is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        words = [f"--set={name}={value}" for name, value in (("method", method), ("budget", budget), ("report", False))]
+        values = {"method": method, "budget": budget, "report": False, "explain": 0}
+        words = [f"--set={name}={value}" for name, value in values.items()]
         command = ["run", f"--policy={policy}", f"--seed={seed}", f"--out={folder}", *words]
         subprocess.run([sys.executable, "-m", "epymarl_fairtest", *command], check=True, stdout=subprocess.DEVNULL)
     return folder

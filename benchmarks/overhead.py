@@ -1,6 +1,6 @@
 """What watching costs: CPU time of training with FairTest on board and without, in turns, in one process.
 
-    python -m benchmarks.overhead [--episodes 400] [--json]
+    python -m benchmarks.overhead [--episodes 400] [--algorithm qmix] [--json]
 
 Both trainings run the host's own loop (episode, buffer, learner update); only the runner differs. The
 pool is at its default size and still filling, so every episode is recorded: the most the hook can cost.
@@ -30,13 +30,14 @@ BLOCK = 10  # episodes per turn
 POINTS = 5  # of the curve, after the first
 
 
-def measure(task: str, episodes: int) -> dict[str, Any]:
+def measure(task: str, episodes: int, algorithm: str = "qmix") -> dict[str, Any]:
     host = load_host()
     trainings = {}
     for name in ("off", "on"):
         torch.manual_seed(0)
-        changes = {"fairtest": name == "on", "fairtest_args": {"out": tempfile.mkdtemp() + "/run"}, "name": "qmix"}
-        args = configuration(host, "qmix", TASKS[task], changes)
+        changes = {"fairtest": name == "on", "fairtest_args": {"out": tempfile.mkdtemp() + "/run"}}
+        one = {"runner": "episode", "batch_size_run": 1}  # some algorithms train with several environments
+        args = configuration(host, algorithm, TASKS[task], {**changes, **one})
         base = host.runners["episode"]
         runner = fairtest_runner(base, host) if name == "on" else base
         trainings[name] = build_training(host, args, runner)
@@ -83,12 +84,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=400)
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--algorithm", default="qmix", help="as the host names it")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     for task in options.tasks:
-        row = measure(task, options.episodes)
+        row = measure(task, options.episodes, options.algorithm)
         if options.json:
             print(json.dumps(row), flush=True)
         else:

@@ -77,6 +77,12 @@ def _last_digit(name: str, one: str, other: str) -> bool:
     return name == "d" and bool(one and other) and math.isclose(float(one), float(other), rel_tol=1e-14)
 
 
+def _values(rows: list[dict[str, str]]) -> str:
+    return "; ".join(
+        f"{name} {', '.join(sorted({row[name] for row in rows}))}" for name in ("policy", "variant", "seed")
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("study", "policy", "variant", "seed"):
@@ -85,8 +91,10 @@ def main() -> int:
     wanted = [tuple(str(part) for part in one) for one in ROWS]
     if any(given.values()):
         study = given.pop("study") or "rq1-strict"
-        found = [row for row in published(study) if all(value in (None, row[name]) for name, value in given.items())]
-        wanted = [(study, row["policy"], row["variant"], row["seed"]) for row in found]
+        chosen = [row for row in published(study) if all(value in (None, row[name]) for name, value in given.items())]
+        wanted = [(study, row["policy"], row["variant"], row["seed"]) for row in chosen]
+        if not wanted:
+            parser.error(f"docs/studies/{study}.csv has no such row: it has {_values(published(study))}.")
     wrong = 0
     for study, policy, variant, seed in wanted:
         (row,) = (r for r in published(study) if (r["policy"], r["variant"], r["seed"]) == (policy, variant, seed))

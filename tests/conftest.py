@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,24 @@ def _in_small() -> list[tuple[Any, str, Any]]:
     return in_small()
 
 
+@pytest.fixture(scope="session")
+def shipped(_in_small: list[tuple[Any, str, Any]]) -> Callable[[], AbstractContextManager[None]]:
+    """A context in which runs and pages repeat what they do as often as those of users, and of other processes."""
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for module, name, value in _in_small:
+                patch.setattr(module, name, value)
+            yield
+
+    return context
+
+
 @pytest.fixture
-def as_shipped(_in_small: list[tuple[Any, str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs and pages repeat what they do as often as those of users."""
-    for module, name, shipped in _in_small:
-        monkeypatch.setattr(module, name, shipped)
+def as_shipped(shipped: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    with shipped():
+        yield
 
 
 @pytest.fixture

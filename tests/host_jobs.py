@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,9 @@ NO_CHECKOUT = "no EPyMARL checkout known: set EPYMARL_HOME or run fairtest insta
 SHORT = (
     "use_cuda=False seed=1 t_max=200 batch_size=4 test_nepisode=2 epsilon_anneal_time=1000"
     " fairtest_args.method=random fairtest_args.budget=60 fairtest_args.batch=40 fairtest_args.report=False"
-    " fairtest_args.curve_episodes=0"
+    " fairtest_args.curve_episodes=0 fairtest_args.explain=0 fairtest_args.random_team=10"
 )
+BRIEF = SHORT.replace(" epsilon_anneal_time=1000", "")  # for algorithms that do not explore by epsilon
 PAGE = "fairtest_args.report=True"  # as it is unless a test has no use for it
 CURVE = "fairtest_args.curve_episodes=60"
 LONG = (
@@ -42,7 +44,17 @@ LONG = (
     f" {CURVE}"
 )
 PARALLEL = "runner=parallel batch_size_run=2"
-SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=300"
+ACTORS = "batch_size=4 buffer_size=4 batch_size_run=2"  # of an algorithm that learns from its last episodes alone
+ALONE = "runner=episode batch_size_run=1 batch_size=4 buffer_size=4"
+PAC = (
+    ("pac_ns", "pac_dcg_ns") if find_spec("einops") and find_spec("torch_scatter") else ()
+)  # what EPyMARL needs for it
+ACTOR_CRITIC = {  # besides mappo and ippo, which are trained longer
+    "epymarl": ("mappo_ns", "ippo_ns", "maa2c", "maa2c_ns", "ia2c", "ia2c_ns", "coma", "coma_ns", "maddpg", "maddpg_ns",
+                *PAC),
+    "zoo": ("ippo_ns", "maa2c", "ia2c", "coma", "maddpg"),
+}  # fmt: skip
+SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=300 fairtest_args.explain=2"
 ON = "fairtest=True"
 FORAGING, SPREAD, TAG = "lbforaging:Foraging-8x8-3p-3f-v3", "pz-mpe-simple-spread-v3", "pz-mpe-simple-tag-v3"
 
@@ -139,11 +151,22 @@ def _jobs() -> dict[str, Job]:
         ),
         Job("epymarl/qmix-spread", f"--config=qmix {mpe} {ON} {SHORT} {LONG}", fresh=True),
         Job("epymarl/qmix-spread-off", f"--config=qmix {mpe} {SHORT} {LONG}", fresh=True),
+        Job("epymarl/mappo-foraging-parallel", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ACTORS}", fresh=True),
+        Job("epymarl/mappo-foraging-parallel-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ACTORS}", fresh=True),
+        Job("epymarl/ippo-spread", f"--config=ippo {mpe} {ON} {BRIEF} {LONG} {ALONE}", fresh=True),
+        Job("epymarl/ippo-spread-off", f"--config=ippo {mpe} {BRIEF} {LONG} {ALONE}", fresh=True),
+        Job("zoo/mappo-foraging", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ALONE}", fresh=True),
+        Job("zoo/mappo-foraging-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ALONE}", fresh=True),
         # A saved team, with and without the pool of its training:
         Job("zoo/evaluate", saved.format(lbf), after="zoo/qmix-foraging"),
         Job("zoo/evaluate-no-pool", saved.format(lbf), after="zoo/qmix-foraging", without_pool=True),
         Job("epymarl/evaluate", saved.format(mpe), after="epymarl/qmix-spread"),
         Job("epymarl/evaluate-no-pool", saved.format(mpe), after="epymarl/qmix-spread", without_pool=True),
+        Job(
+            "epymarl/mappo-evaluate",
+            f"{saved.format(lbf).replace('qmix', 'mappo').replace(SHORT, BRIEF)} {ACTORS}",
+            after="epymarl/mappo-foraging-parallel",
+        ),
         # Algorithms, tasks and runners:
         Job("zoo/qmix-tag-parallel", f"--config=qmix {pp} {ON} {SHORT} {PARALLEL}", slow=False),
         Job("zoo/iql-spread", f"--config=iql {mpe} {ON} {SHORT} {SEARCH} {PAGE}"),
@@ -156,6 +179,11 @@ def _jobs() -> dict[str, Job]:
         Job("epymarl/vdn-tag", f"--config=vdn {pp} runner=fairtest {SHORT}"),
         Job("epymarl/qmix_ns-foraging", f"--config=qmix_ns {lbf} {ON} {SHORT}"),
         Job("epymarl/iql_ns-spread", f"--config=iql_ns {mpe} {ON} {SHORT}"),
+        *(
+            Job(f"{host}/{name}-spread", f"--config={name} {mpe} {ON} {BRIEF} {ALONE if 'maddpg' in name else ACTORS}")
+            for host, names in ACTOR_CRITIC.items()
+            for name in names
+        ),
         Job("epymarl/installed", f"--config=qmix {stock.format(FORAGING, 50)} {PAGE}", installed=True),
         # Environments that pay all agents the same:
         Job("epymarl/stock-spread", f"--config=iql {stock.format(SPREAD, 25)}"),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sys
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from epymarl_fairtest.core.episodes import Episodes, random_tests
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
 from epymarl_fairtest.settings import schema
+from epymarl_fairtest.strategies.scout.options import ScoutOptions
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
 from epymarl_fairtest.tasks.world import World
@@ -39,13 +41,19 @@ def few_and_many(name: str, few: int, many: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(name, [few, pytest.param(many, marks=pytest.mark.slow)])
 
 
+# Tag is spread with other rewards and a prey: what holds in spread and foraging holds in it too, and is seen later.
+most_tasks = pytest.mark.parametrize("task", ["spread", "foraging", pytest.param("tag", marks=pytest.mark.slow)])
+
 # What a run does often to be certain, and how often is enough to see that it does it:
+LOOKS_LITTLE = partial(ScoutOptions, rounds=6, least_looks=200)
 REPEATED = (
     ("predictor.forest", "TREES", 12),
     ("engine.twin", "PROOF", 2),
     ("campaign.steps.natural", "UNLESS_GIVEN", 20),
     ("campaign.steps.natural", "WITH_TWIN", 20),
     ("campaign.selection", "EACH", 2),
+    ("strategies.fairtest.candidates", "ScoutOptions", LOOKS_LITTLE),
+    ("strategies.fairtest.screen", "ScoutOptions", LOOKS_LITTLE),
 )
 DEFAULTS = {"replay": 10, "explain": 0, "random_team": 10}
 
@@ -149,6 +157,25 @@ def policy_folder(folder: Path, task: str = "spread", agent: str = "mlp", **chan
     record = record_of(task, agent, **changes)
     save_policy(folder, record, random_weights(record))
     return folder
+
+
+def host_models(results: Path, algorithm: str = "iql") -> Path:
+    """Three teams as a host saves them with `save_model=True`: no policy.yaml, the training's configuration in sacred's
+    run, and a folder that is none of them."""
+    record = record_of("spread", "mlp")
+    models = results / "models" / f"{algorithm}_seed1_{record.key}_2026-01-01 00:00:00.000000"
+    for seed, step in ((2, 25), (0, 5000), (1, 10025)):  # the final one is the least fair
+        save_policy(models / str(step), record, random_weights(record, seed))
+        (models / str(step) / "policy.yaml").unlink()
+    (models / "notes").mkdir()
+    config = {
+        "name": algorithm, "seed": 1, "env_args": {"key": record.key, "time_limit": 25, "pretrained_wrapper": None},
+        "hidden_dim": 16, "use_rnn": False, "obs_last_action": False, "obs_agent_id": True, "agent_output_type": "q",
+    }  # fmt: skip
+    sacred = results / "sacred" / algorithm / record.key / "1"
+    sacred.mkdir(parents=True)
+    (sacred / "config.json").write_text(json.dumps(config))
+    return models
 
 
 def lean_copy(team: Path, folder: Path, episodes: int = 60) -> Path:

@@ -19,10 +19,10 @@ import pytest
 from support import FAIRTEST, LIMITS, engine_of, policy_folder
 
 from epymarl_fairtest import __version__
+from epymarl_fairtest.api.starting import unused_folder
 from epymarl_fairtest.commands import main
 from epymarl_fairtest.commands.arguments import NAMED
 from epymarl_fairtest.commands.parser import HELP, make_parser
-from epymarl_fairtest.commands.run import unused_folder
 from epymarl_fairtest.core.episodes import Tests, random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.settings import FIELDS, fields_of

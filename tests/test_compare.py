@@ -15,11 +15,11 @@ from scipy.stats import mannwhitneyu
 from support import lean_copy
 from test_export import perturbed
 
+from epymarl_fairtest.api.comparing import compared
 from epymarl_fairtest.commands import main
-from epymarl_fairtest.commands.compare import compared, newcombe
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import shipped
-from epymarl_fairtest.core.statistics import rate_of
+from epymarl_fairtest.core.statistics import newcombe, rate_of
 from epymarl_fairtest.store.finished import FinishedRun, read_run
 
 TRAINED = shipped("policies") / "mpe-qmix"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from support import few_and_many, policy_folder, random_weights, record_of
+from support import few_and_many, host_models, policy_folder, random_weights, record_of
 
 from epymarl_fairtest.commands import main
 from epymarl_fairtest.core.errors import FairTestError
@@ -176,7 +176,7 @@ def test_the_trend_counts_pairs_of_points_start_by_start_and_leaves_undefined_on
     assert (trend.worse, trend.better) == ((votes > 0).sum(), (votes < 0).sum())
 
 
-@few_and_many("trials", 60, 400)
+@few_and_many("trials", 30, 400)
 def test_a_training_without_a_trend_is_rarely_said_to_have_one(trials: int) -> None:
     generator = np.random.default_rng(1)
     shown = 0
@@ -242,22 +242,7 @@ def test_where_no_team_is_shown_to_be_fairer_it_says_so(rates: Any, returns: Any
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three teams as a host saves them: no policy.yaml; and folders that are none of them."""
-    root = tmp_path_factory.mktemp("results")
-    models = root / "models" / "iql_seed1_epymarl_fairtest:mpe-spread-v0_2026-01-01 00:00:00.000000"
-    record = record_of("spread", "mlp")
-    for seed, step in ((2, 25), (0, 5000), (1, 10025)):  # the final one is the least fair
-        save_policy(models / str(step), record, random_weights(record, seed))
-        (models / str(step) / "policy.yaml").unlink()
-    (models / "notes").mkdir()
-    config = {
-        "name": "iql", "seed": 1, "env_args": {"key": record.key, "time_limit": 25, "pretrained_wrapper": None},
-        "hidden_dim": 16, "use_rnn": False, "obs_last_action": False, "obs_agent_id": True, "agent_output_type": "q",
-    }  # fmt: skip
-    sacred = root / "sacred" / "iql" / "spread" / "1"
-    sacred.mkdir(parents=True)
-    (sacred / "config.json").write_text(json.dumps(config))
-    return models
+    return host_models(tmp_path_factory.mktemp("results"))
 
 
 WORK = ["--episodes", "24", "--set", "theta=0.9"]
@@ -290,13 +275,13 @@ def test_a_curve_goes_on_where_it_stopped_and_looks_at_the_weights(
     from epymarl_fairtest.curve import measure
 
     executed: list[int] = []
-    play = measure.Stage.play
+    play = measure.Players.play
 
     def counting(self: Any, checkpoint: Any, *given: Any) -> Any:
         executed.append(checkpoint.step)
         return play(self, checkpoint, *given)
 
-    monkeypatch.setattr(measure.Stage, "play", counting)
+    monkeypatch.setattr(measure.Players, "play", counting)
     again = drawn(mine, tmp_path / "out")
     assert executed == [5000, 10025]
     assert again["points"][:2] == whole["points"][:2]
@@ -321,6 +306,25 @@ def test_a_broken_and_a_foreign_checkpoint_are_named_and_the_others_drawn(
         assert why in said
 
 
+def test_teams_of_another_environment_and_undescribed_ones_are_no_part_of_the_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kept teams are policy folders of their own; what else lies beside them is named, whatever it is."""
+    place = tmp_path / "run-curve"
+    ours, other = record_of("spread", "mlp"), record_of("foraging", "mlp")
+    for step, record in ((1, other), (25, ours), (50, ours)):
+        save_policy(place / str(step), record, random_weights(record, step))
+    save_policy(place / "75", ours, random_weights(ours))
+    (place / "75" / "policy.yaml").unlink()
+    assert main(["curve", str(place), "--out", str(tmp_path / "out"), *WORK]) == 1
+    said = capsys.readouterr().err
+    story = json.loads((tmp_path / "out" / "curve.json").read_text())
+    assert [point["step"] for point in story["points"]] == [25, 50]
+    for name, why in (("1", "it plays"), ("75", "is not described")):
+        assert any(f"/{name}' is left out: " in line and why in line for line in said.splitlines()), said
+
+
+@pytest.mark.fresh
 def test_several_processes_draw_the_same_curve(models: Path, tmp_path: Path) -> None:
     assert drawn(models, tmp_path / "one") == drawn(models, tmp_path / "two", "--jobs", "2")
 
@@ -353,7 +357,7 @@ def test_teams_that_nothing_describes_are_refused_with_what_to_name(
     alone = shutil.copytree(models, tmp_path / "alone" / "deep" / "models")
     assert main(["curve", str(alone), "--out", str(tmp_path / "out"), *WORK]) == 2
     assert "Name it with --config" in capsys.readouterr().err
-    config = models.parent.parent / "sacred" / "iql" / "spread" / "1" / "config.json"
+    (config,) = models.parent.parent.glob("sacred/*/*/*/config.json")
     assert len(drawn(alone, tmp_path / "out", "--config", str(config))["points"]) == 3
 
 
@@ -423,16 +427,16 @@ def test_the_settings_of_the_curve_are_checked() -> None:
 @few_and_many("seeds", 2, 10)
 def test_a_point_agrees_with_the_natural_rate_of_a_run_of_the_same_team(seeds: int, tmp_path: Path) -> None:
     from epymarl_fairtest.curve.checkpoints import Checkpoint
-    from epymarl_fairtest.curve.measure import Stage
+    from epymarl_fairtest.curve.measure import Players
 
     folder = policy_folder(tmp_path / "team")
-    stage, one = Stage(), Checkpoint(0, folder, load_record(folder))
+    players, one = Players(), Checkpoint(0, folder, load_record(folder))
     for seed in range(seeds):
         out = tmp_path / str(seed)
         words = ["run", "--policy", str(folder), "--out", str(out), "--method", "random", "--budget", "300"]
         assert main([*words, "--seed", str(seed), "--set", "report=false"]) == 0
         natural = json.loads((out / "summary.json").read_text())["natural_rate"]
-        rate = point_of(0, stage.play(one, configure({"method": "random"}), seed, 500)).rate
+        rate = point_of(0, players.play(one, configure({"method": "random"}), seed, 500)).rate
         assert rate is not None
         assert rate.low <= natural["high"]
         assert natural["low"] <= rate.high

@@ -49,6 +49,7 @@ from epymarl_fairtest.team.checkpoint import expected_shapes, load_record
 ROOT = Path(__file__).resolve().parent.parent
 README, SETTINGS = ROOT / "README.md", ROOT / "docs" / "settings.md"
 ARCHITECTURE, METHOD = ROOT / "docs" / "architecture.md", ROOT / "docs" / "method.md"
+RUNS, SAVED = ROOT / "docs" / "runs.md", ROOT / "docs" / "saved-teams.md"
 BASELINES, LOGGING = ROOT / "docs" / "baselines.md", ROOT / "docs" / "logging.md"
 PLAN = (ROOT / "docs" / "decisions" / "009-sizes-from-the-budget.md").read_text(encoding="utf-8")
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -116,6 +117,13 @@ def test_files_that_are_named_exist(page: Path) -> None:
 def test_no_page_names_a_place_on_somebodys_machine(page: Path) -> None:
     found = re.search(r"(?<![\w.])/(?:home|root|tmp|work|usr|Users)/|pypi\.org|pythonhosted", page.read_text("utf-8"))
     assert found is None, f"{found.group()!r} stands in {page.name}" if found else ""
+
+
+def test_the_site_has_every_page() -> None:
+    """`make docs` refuses a page that nobody can find; decisions are listed on one of their own."""
+    named = set(re.findall(r": ([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    made = {"index.md", "CONTRIBUTING.md", "CHANGELOG.md", "reference.md", "decisions.md"}
+    assert named == {page.name for page in (ROOT / "docs").glob("*.md")} | made
 
 
 # --- commands ---
@@ -463,15 +471,36 @@ def test_what_the_pages_say_about_sizes_is_what_is_planned(preset: str) -> None:
         assert plan.cost("paper", 3) == 18_000
 
 
-def test_the_readmes_thresholds_and_limits_are_those_of_the_tasks() -> None:
+def test_the_shown_thresholds_and_limits_are_those_of_the_tasks() -> None:
     rows = re.findall(
-        r"^\| `\w+` \| `(fairtest_\w+)` \| `([^`]+)`.*\| ([\d.]+) \| (\d+) \|$", prose(README), re.MULTILINE
+        r"^\| `\w+` \| `(fairtest_\w+)` \| `([^`]+)`.*\| ([\d.]+) \| (\d+) \|$", prose(RUNS), re.MULTILINE
     )
     assert len(rows) == 3
     for config, key, theta, steps in rows:
         env_args = yaml.safe_load((shipped("config") / "envs" / f"{config}.yaml").read_text())["env_args"]
         task = task_for(gymnasium.make(key, disable_env_checker=True))
         assert (env_args["key"], env_args["time_limit"], task.theta) == (key, int(steps), float(theta))
+
+
+# --- README ---
+
+
+def test_the_readme_is_short_and_shows_a_small_film() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.split()) <= 900
+    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert (ROOT / picture).read_bytes().startswith(b"GIF8")
+    assert (ROOT / picture).stat().st_size < 400_000
+
+
+def test_the_readmes_lines_are_of_the_table_that_is_explained() -> None:
+    (lines,) = blocks(README, "text")
+    (table,) = (block for block in blocks(RUNS, "text") if "unfair episodes" in block)
+    whole = table.splitlines()
+    assert 8 <= len(lines.splitlines()) <= 12
+    assert all(line in whole for line in lines.splitlines())
+    command = next(words for words in commands(README) if words[:2] == ["fairtest", "run"])
+    assert command in list(commands(RUNS))
 
 
 # --- blocks ---
@@ -483,8 +512,8 @@ def test_every_yaml_block_parses(page: Path) -> None:
         assert isinstance(yaml.safe_load(block), dict)
 
 
-def test_the_readmes_policy_yaml_describes_a_policy(tmp_path: Path) -> None:
-    (text,) = blocks(README, "yaml")
+def test_the_shown_policy_yaml_describes_a_policy(tmp_path: Path) -> None:
+    (text,) = blocks(SAVED, "yaml")
     (tmp_path / "policy.yaml").write_text(text)
     assert load_record(tmp_path).time_limit == 50
 
@@ -503,11 +532,11 @@ def test_every_block_says_what_it_is(page: Path) -> None:
 def test_the_shown_policy_strategy_and_python_work_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """README's policy.yaml, architecture's strategy, `fairtest run`, and README's way to read the failures."""
+    """The shown policy.yaml, architecture's strategy, `fairtest run`, and the shown way to read the failures."""
     monkeypatch.chdir(tmp_path)
     folder = Path("RUN/policy")
     folder.mkdir(parents=True)
-    (folder / "policy.yaml").write_text(blocks(README, "yaml")[0])
+    (folder / "policy.yaml").write_text(blocks(SAVED, "yaml")[0])
     shapes = expected_shapes(load_record(folder), separate=False)
     torch.save({name: torch.zeros(shape) for name, shape in shapes.items()}, folder / "agent.th")
 
@@ -533,8 +562,8 @@ def test_the_shown_policy_strategy_and_python_work_together(
     assert 0 < len(again) < len(first)
     assert set(again) < set(first)
 
-    for block in blocks(README, "python"):
-        exec(compile(block, "README.md", "exec"), {})
+    for block in blocks(RUNS, "python"):
+        exec(compile(block, "docs/runs.md", "exec"), {})
     seed, index, *_ = capsys.readouterr().out.split()
     assert int(seed) in set(np.concatenate(asked))
     assert float(index) == summary["index_quantiles"]["0"]
@@ -579,10 +608,9 @@ class Heard:
 
 
 def test_the_logging_page_lists_what_the_plugin_logs(tmp_path: Path) -> None:
-    """The scalars, the artifacts of the files that README names, and the entry of sacred's info."""
-    named = re.findall(
-        r"^\| `([\w.]+/?)` \|", README.read_text("utf-8").split("\n## What a run leaves")[1], re.MULTILINE
-    )
+    """The scalars, the artifacts of the files that docs/runs.md names, and the entry of sacred's info."""
+    section = RUNS.read_text("utf-8").split("\n## What a run leaves")[1].split("\n## ")[0]
+    named = re.findall(r"^\| `([\w.]+/?)` \|", section, re.MULTILINE)
     inside = {"policy/": ["agent.th", "learner.th", "policy.yaml", "training_pool.npz"], "report/": ["index.html"]}
     for name in named:
         for file in [tmp_path / name / part for part in inside.get(name, [""])]:
@@ -597,7 +625,7 @@ def test_the_logging_page_lists_what_the_plugin_logs(tmp_path: Path) -> None:
 
 
 def test_the_shown_table_has_the_rows_of_a_real_one(tmp_path: Path) -> None:
-    (shown,) = (block for block in blocks(README, "text") if "unfair episodes" in block)
+    (shown,) = (block for block in blocks(RUNS, "text") if "unfair episodes" in block)
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "index.html").touch()
     summary = some_summary()
@@ -606,12 +634,12 @@ def test_the_shown_table_has_the_rows_of_a_real_one(tmp_path: Path) -> None:
         lines = (line for line in table.splitlines() if not line.startswith(("--", " " * 10)))  # the rest of a row
         return [re.split(" {2,}", line.strip())[0] for line in lines]
 
-    by_competence = {"return", "per agent", "random team", "take care"}
+    by_competence = {"return", "per agent", "random team", "take care", "why", "one decision", "situation"}
     assert [name for name in labels(shown) if name not in by_competence] == labels(summary_table(summary, tmp_path))
 
 
-def test_the_run_folder_holds_the_files_that_the_readme_names(tmp_path: Path) -> None:
-    section = README.read_text(encoding="utf-8").split("\n## What a run leaves behind\n")[1].split("\n## ")[0]
+def test_the_run_folder_holds_the_files_that_are_named(tmp_path: Path) -> None:
+    section = RUNS.read_text(encoding="utf-8").split("\n## What a run leaves behind\n")[1].split("\n## ")[0]
     named = set(re.findall(r"^\| `([\w.]+/?)` \|", section, re.MULTILINE))
     run = RunFolder(tmp_path / "run")
     run.write_manifest({})

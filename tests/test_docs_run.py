@@ -21,12 +21,13 @@ from typing import Any
 import pytest
 import yaml
 from host_jobs import JOBS, Job
-from support import TESTS, lean_copy, policy_folder
+from support import TESTS, host_models, lean_copy, policy_folder
 from test_docs import PAGES, ROOT, blocks, commands
 from test_install import MINI
 
 from epymarl_fairtest import commands as cli
 from epymarl_fairtest.commands import demo
+from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
 
 SMALLER = {"--budget": "300", "--seeds": "1", "--episodes": "60", "--steps": "200"}  # what follows an option
@@ -43,6 +44,8 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "--policy RUN/policy": "--set d=100 --set replay=20",  # one level instead of the best of three
     "fairtest gate --policy": "--budget 300",
     "fairtest calibrate": "--episodes 60",
+    "fairtest choose": "--episodes 60",
+    "fairtest explain runs/1": "--set explain=5",
     "fairtest repair": "--executions 100 --jobs 1 --weight 1",
     "fairtest policies check": "--episodes 20",
     "fairtest study": "--budget 300 --jobs 1 --methods fairtest random",
@@ -51,12 +54,13 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "benchmarks.exact": "--episodes 20 --tasks spread --agents mlp64 --host pymarlzoo",
     "benchmarks.simulators": "--worlds 64",
     "benchmarks.effect": "--variants random --seeds 1",
-    "benchmarks.genetic": "--budget 60 --seeds 1",
+    "benchmarks.genetic": "--budget 200 --seeds 1",  # hardly more than one round costs
     "benchmarks.starts": "--starts 3 --times 2",
     "benchmarks.engine": "--help",  # its smallest measurement takes more than 20 s
     "benchmarks.paper": "--help",  # at the paper's scale or not at all
 }
-DEMO = "t_max=100 test_nepisode=2 fairtest_args.method=random fairtest_args.budget=60"  # behind the demo's own words
+# Behind the demo's own words:
+DEMO = "t_max=100 test_nepisode=2 fairtest_args.method=random fairtest_args.budget=60 fairtest_args.explain=2"
 
 NOT_HERE = {  # how a command begins -> why it is not executed
     "make": "it makes the environment that this test runs in",
@@ -86,12 +90,13 @@ KINDS = {  # how a host is started, and on what -> the training run of test_plug
     "pymarlzooplus.main fairtest_pp": "zoo/qmix-tag-parallel",
 }
 BLOCKS_ELSEWHERE = {  # page -> the test that executes its Python blocks
-    "README.md": "test_docs.py: test_the_shown_policy_strategy_and_python_work_together",
+    "runs.md": "test_docs.py: test_the_shown_policy_strategy_and_python_work_together",
     "architecture.md": "test_docs.py: test_the_shown_policy_strategy_and_python_work_together",
     "extending.md": "test_extending.py: test_the_shown_strategy_runs_with_its_option",
 }
-DECIDES = {"gate", "policies", "doctor", "repair"}  # 1 is an answer of these, 3 of the last
+DECIDES = {"gate", "policies", "doctor", "choose", "repair"}  # 1 is an answer of these, 3 of the last
 MEASURED: list[list[str]] = []  # benchmarks that were executed
+A_FAILURE = "4711"  # an id that the pages show; each run has its own
 WRITES = ("--out", "--junit", "--figure", "--pytest")
 
 
@@ -168,11 +173,16 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     policy_folder(clone / "TAG" / "policy", task="tag", time_limit=8)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(clone)
-        for name, seed in (("RUN", 0), ("runs/main", 1), ("runs/candidate", 2)):
+        for name, seed in (("RUN", 0), ("runs/main", 1), ("runs/candidate", 2), ("runs/1", 3)):
             assert fairtest(f"run --policy team --budget 300 --set replay=5 --seed {seed} --out {name}") == 0
     shutil.copytree(team, clone / "RUN" / "policy")
-    shutil.copytree(clone / "RUN", clone / "results" / "fairtest" / "RUN")
-    logged = clone / "results" / "sacred" / "qmix" / "epymarl_fairtest:lbforaging-v0" / "1" / "metrics.json"
+    results = clone / "results"
+    models = host_models(results, "qmix")
+    shutil.copytree(clone / "RUN", results / "fairtest" / "RUN")
+    shutil.copytree(team, results / "fairtest" / "RUN" / "curve" / "25")  # kept while it learned
+    (results / "models" / "NAME").symlink_to(models.name)
+    (results / "sacred" / "qmix" / "KEY").symlink_to("epymarl_fairtest:mpe-spread-v0")
+    logged = results / "sacred" / "qmix" / "epymarl_fairtest:lbforaging-v0" / "1" / "metrics.json"
     logged.parent.mkdir(parents=True)
     metric = {"steps": [100], "timestamps": ["2026-11-16T09:13:35"], "values": [3]}
     logged.write_text(json.dumps({"fairtest_failures": metric, "loss": metric}))
@@ -187,6 +197,7 @@ def world(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     monkeypatch.delenv("EPYMARL_HOME", raising=False)
     monkeypatch.chdir(tmp_path / "world" / "clone")
     monkeypatch.setattr(demo, "TRAINING", [*demo.TRAINING, *DEMO.split()])
+    monkeypatch.setattr(demo, "TEST", {**demo.TEST, "budget": 300, "explain": 2})
     return Path.cwd()
 
 
@@ -201,7 +212,11 @@ def execute(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
             interrupt(Path(arguments[arguments.index("--resume") + 1]))
         if arguments[0] == "run":  # the reader of several examples takes another name for each
             shutil.rmtree(next(iter(made), Path("-")), ignore_errors=True)
-        assert cli.main(arguments) in ({0, 1, 3} if arguments[0] in DECIDES else {0})
+        code = cli.main(arguments)
+        assert code in ({0, 1, 3} if arguments[0] in DECIDES else {0})
+        if arguments[0] == "choose" and code == 1:  # nobody is chosen, nothing is copied
+            assert not any(path.exists() for path in made)
+            return
     elif words[:3] == ["python", "-m", "pytest"]:
         done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True)
         assert done.returncode == 1, done.stdout + done.stderr  # the team that was exported from fails
@@ -228,6 +243,10 @@ def benchmark(name: str) -> None:
     assert not code
 
 
+def some_failure() -> int:
+    return int(load_failures(Path("runs/1/failures.npz")).id[0])
+
+
 def interrupt(run: Path) -> None:
     """Make `run` anew, and stop it when only its end is missing."""
     shutil.rmtree(run, ignore_errors=True)
@@ -249,7 +268,7 @@ def test_what_the_page_shows_can_be_executed(page: Path, world: Path, monkeypatc
     for words in SHOWN[page]:
         if reason_not_here(words) or host_traits(words) or one_of_many(page, words):
             continue
-        small = made_small(words)
+        small = [str(some_failure()) if word == A_FAILURE else word for word in made_small(words)]
         print(f"\n$ {shlex.join(small)}", flush=True)  # pytest shows it where something fails
         execute(small, monkeypatch)
     if page.name not in BLOCKS_ELSEWHERE:

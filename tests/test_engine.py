@@ -20,6 +20,7 @@ from support import (
     engine_of,
     environment,
     few_and_many,
+    most_tasks,
     random_policy,
     record_of,
     some_tests,
@@ -40,7 +41,6 @@ from epymarl_fairtest.tasks.world import World, flat
 from epymarl_fairtest.team.contract import CHUNK
 
 every_task = pytest.mark.parametrize("task", KEYS)
-most_tasks = pytest.mark.parametrize("task", ["spread", "foraging", pytest.param("tag", marks=pytest.mark.slow)])
 every_agent = pytest.mark.parametrize("agent", AGENTS)
 
 

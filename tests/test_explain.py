@@ -192,10 +192,9 @@ def test_the_other_course_is_fair_and_the_same_up_to_its_decision(run: Path) -> 
 def test_explaining_a_finished_run_gives_the_same_file_and_keeps_the_run_whole(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from epymarl_fairtest.commands import explain as command
 
     before = (run / "explain.json").read_bytes()
-    monkeypatch.setattr(command, "team_of_run", lambda *given: team())
+    monkeypatch.setattr("epymarl_fairtest.api.explaining.team_of_run", lambda *given: team())
     assert commands.main(["explain", str(run), "--set", "engine=twin"]) == 0
     assert (run / "explain.json").read_bytes() == before
     assert read_run(run).explanation is not None  # checksums follow

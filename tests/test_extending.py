@@ -18,6 +18,7 @@ import pytest
 
 from epymarl_fairtest import commands
 from epymarl_fairtest.campaign.steps import STEPS
+from epymarl_fairtest.core.episodes import operator_code
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.ledger import PURPOSES
 from epymarl_fairtest.core.registry import Registry
@@ -200,6 +201,25 @@ def test_the_shown_environment_is_tested_without_a_task_of_its_own(
     summary = fairtest(RUN_ALLOCATED, capsys, "--set", "theta=0.95")
     assert (summary["task"], summary["engine"], summary["executed_episodes"]) == ("generic", "lockstep", 200)
     assert summary["failures"] > 5
+
+
+def test_ten_lines_more_are_perturbed_counted_replayed_and_explained(
+    package: dict[str, Any], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [line for line in FILES["my_world/garden.py"].splitlines() if line.strip()]
+    assert len(lines) <= 10
+    save_random_team(Path("RUN/policy"), "my_world:Garden-v0")
+    more = [word for given in ("theta=0.95", "explain=2", "budget=200") for word in ("--set", given)]
+    summary = fairtest("fairtest run --policy RUN/policy --out runs/9", capsys, *more)
+    assert (summary["task"], summary["engine"]) == ("generic", "lockstep")
+    assert 0 < summary["confirmed_failures"] == min(summary["failures"], 10)
+    assert summary["explain"]["explained"] == 2
+    assert 0 < summary["coverage"] < 1
+    failures = load_failures(Path("runs/9/failures.npz"))
+    late = failures.start_step > 0
+    rows = np.flatnonzero(late)
+    assert len(rows) > 0, "episodes are continued from their middle"
+    assert (failures.operator[rows] == operator_code("mutation")).any()
 
 
 def test_the_shown_allocation_is_what_fairness_is_judged_on(

@@ -160,7 +160,7 @@ def test_every_command_works_on_an_earlier_run_as_it_did(
     assert all(one["unfair"] for one in exported["failures"])
     (rate,) = answer("gate", str(run), "--max-rate", "0.05", code=1)["criteria"]
     assert (rate["value"], rate["passed"]) == (5 / 90, False)
-    assert rate["told"].startswith("0.0556 [0.0183, 0.1249] of 90 random executions, at most 0.05")
+    assert rate["words"].startswith("0.0556 [0.0183, 0.1249] of 90 random executions, at most 0.05")
     compared = answer("compare", str(run), "b")
     assert compared["warnings"] == ["both runs tested the same weights: any difference is chance."]
     assert compared["difference"] == {"estimate": 0, "low": -0.07496495028573123, "high": 0.07496495028573123}

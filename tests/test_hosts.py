@@ -308,7 +308,7 @@ def test_whatever_goes_wrong_while_recording_is_told_once_and_training_goes_on(
         played(recording, paid, out)
     (line,) = said
     assert why in line
-    assert "Training goes on" in line
+    assert "Training continues" in line
     assert recording.broken
     assert recording.sample.offered == 0, "what is left would be the early episodes alone"
 

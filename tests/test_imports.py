@@ -15,7 +15,7 @@ from epymarl_fairtest.core.shipped import PACKAGE
 
 OURS = "epymarl_fairtest"
 EDGES = {  # folder -> what it may import of ours, itself aside
-    "__init__": {"tasks"},
+    "__init__": {"api", "core", "tasks"},
     "__main__": {"commands"},
     "hook": {"host"},
     "core": set(),
@@ -25,18 +25,19 @@ EDGES = {  # folder -> what it may import of ours, itself aside
     "engine": {"core", "settings", "tasks", "team"},
     "predictor": {"core", "team"},
     "strategies": {"core", "predictor", "settings", "tasks", "team"},
-    "store": {"__init__", "core", "settings"},
+    "store": {"core", "settings"},
     "curve": {"core", "engine", "settings", "store", "tasks", "team"},
-    "campaign": {"__init__", "core", "curve", "engine", "settings", "store", "strategies", "tasks", "team"},
+    "campaign": {"core", "curve", "engine", "settings", "store", "strategies", "tasks", "team"},
     "report": {"campaign", "core", "curve", "store", "tasks", "team"},
     "study": {
-        "__init__", "campaign", "core", "engine", "predictor", "report", "settings", "store", "strategies", "team",
+        "campaign", "core", "engine", "predictor", "report", "settings", "store", "strategies", "team",
     },
-    "repair": {"__init__", "campaign", "core", "curve", "engine", "settings", "store", "team"},
+    "repair": {"campaign", "core", "curve", "engine", "settings", "store", "team"},
     "host": {"campaign", "core", "curve", "repair", "report", "settings", "store", "strategies", "tasks", "team"},
+    "api": {"campaign", "core", "engine", "host", "report", "settings", "store", "strategies", "team"},
     "commands": {
-        "__init__", "campaign", "core", "curve", "engine", "host", "repair", "report", "settings", "store",
-        "strategies", "study", "tasks", "team", "testing",
+        "api", "campaign", "core", "curve", "engine", "host", "repair", "report", "settings", "store", "strategies",
+        "study", "tasks", "team", "testing",
     },
     "testing": {"campaign", "core", "engine", "report", "settings", "store", "strategies", "tasks", "team"},
 }  # fmt: skip
@@ -70,7 +71,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     },
     "threadpoolctl": {"strategies/map_elites", "strategies/mdpfuzz/freshness", "strategies/scout/surrogate"},
     "ribs": {"strategies/map_elites"},
-    "scipy": {"commands/compare", "commands/not_worse", "commands/policies", "core/statistics", "predictor"},
+    "scipy": {"commands/not_worse", "commands/policies", "core/statistics", "predictor"},
     "moocore": {"strategies/genetic"},
     "ot": {"strategies/mastest"},
     "yaml": {"host", "settings", "team"},
@@ -79,6 +80,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     "joblib": {"commands/study", "study/backends"},
     "distributed": {"study/backends"},
     "ray": {"study/backends"},
+    "pandas": {"api/result"},
     "shtab": {"commands/completion"},
 }
 NUMPY_ALONE = {  # folder or module -> what it needs besides numpy
@@ -228,9 +230,9 @@ def test_doors_into_host_are_few() -> None:
         ("commands/doctor", "host/suited"),
         ("commands/install", "host/install"),
         ("commands/launch", "host/launch"),
+        ("api/starting", "host/sacred_log"),
         ("commands/repair", "host/sacred_log"),
         ("commands/repair", "host/trainer"),
-        ("commands/run", "host/sacred_log"),
         ("hook", "host/attach"),
     }
 
@@ -271,7 +273,16 @@ def test_a_search_can_be_imported_without_torch_and_without_a_training_framework
 
 def test_the_package_itself_is_light() -> None:
     """Hosts' workers import it for the registered environments."""
-    assert not loaded_after("import epymarl_fairtest") & {"torch", "sacred", "sklearn", "scipy", "numba", "lbforaging"}
+    assert not loaded_after("import epymarl_fairtest") & {
+        "torch",
+        "sacred",
+        "sklearn",
+        "scipy",
+        "numba",
+        "lbforaging",
+        "pandas",
+        "tqdm",
+    }
 
 
 def test_the_command_line_is_light_until_a_command_runs() -> None:

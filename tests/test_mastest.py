@@ -17,7 +17,7 @@ import ot
 import pytest
 import support
 from scipy.optimize import linear_sum_assignment
-from support import AGENTS, LIMITS, TESTS, assert_identical, digest_of, environment, some_tests
+from support import AGENTS, TESTS, assert_identical, digest_of, environment, most_tasks, some_tests
 from test_operators import drifting
 
 from epymarl_fairtest.campaign.loop import Campaign
@@ -40,7 +40,6 @@ from epymarl_fairtest.tasks.contract import Task
 
 ACTION, SEED = operator_code("action"), operator_code("seed")
 engine_of = cache(support.engine_of)  # worlds are made once
-every_task = pytest.mark.parametrize("task", LIMITS)
 
 
 def context_of(task: Task, actions: int = 5, *, theta: float = 0.9, seed: int = 3, **options: Any) -> Context:
@@ -151,7 +150,7 @@ def slow_team(task: Task, new: Episodes, initial: Episodes) -> list[float]:
     return found
 
 
-@every_task
+@most_tasks
 def test_individual_diversity_is_the_hamming_distance_to_the_nearest_initial_episode(task: str) -> None:
     known, initial, new = task_for(environment(task)), uneven(task, 4, 1), uneven(task, 5, 2)
     new = Episodes.concatenate([new, initial.take([2])])
@@ -203,7 +202,7 @@ def test_large_teams_without_pot_are_told_what_to_install(monkeypatch: pytest.Mo
         wasserstein(np.zeros((6, 4)), np.ones((6, 4)))
 
 
-@every_task
+@most_tasks
 def test_team_diversity_is_the_distance_of_the_graphs_around_the_best_step(task: str) -> None:
     known, initial, new = task_for(environment(task)), uneven(task, 4, 1), uneven(task, 5, 2)
     found = Diversity(known, initial).team(new)
@@ -280,7 +279,7 @@ def row_of(search: Search, ids: np.ndarray) -> list[int]:
     return [search.corpus.id.tolist().index(number) for number in ids]
 
 
-@every_task
+@most_tasks
 @pytest.mark.parametrize("batch", [1, 7])
 def test_energies_gains_and_retention_follow_a_plain_account(task: str, batch: int) -> None:
     known = task_for(environment(task))
@@ -354,7 +353,7 @@ def test_the_outcome_is_the_index_from_0_to_1_and_nothing_received_is_even() -> 
 # --- critical states ----------------------------------------------------------------------------------
 
 
-@every_task
+@most_tasks
 def test_cells_are_projected_observations_in_five_bins_per_dimension(task: str) -> None:
     initial, new = uneven(task, 4, 1), uneven(task, 6, 2)
     cells = Cells(initial, np.random.default_rng(7))
@@ -495,7 +494,7 @@ def test_one_case_per_iteration_works_as_well() -> None:
     assert [len(batch) for batch in batches] == [3] + [1] * 17
 
 
-@every_task
+@most_tasks
 def test_forced_actions_are_executed_and_all_others_are_the_teams_own(task: str) -> None:
     search = searched(task)
     overridden = 0
@@ -529,7 +528,7 @@ def test_children_of_retained_cases_keep_their_forced_actions() -> None:
     assert kept > 0
 
 
-@every_task
+@most_tasks
 @pytest.mark.parametrize("agent", AGENTS)
 def test_cases_with_forced_actions_replay_exactly(task: str, agent: str) -> None:
     search = searched(task, agent)

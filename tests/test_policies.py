@@ -44,7 +44,7 @@ def gates(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, tuple
     """The gates of the only team, by name, and the size of all."""
     code = check(*words, "--episodes", EPISODES, "--json")
     result = json.loads(capsys.readouterr().out)
-    found = {gate["name"]: (gate["passed"], gate["told"]) for gate in result["gates"]}
+    found = {gate["name"]: (gate["passed"], gate["words"]) for gate in result["gates"]}
     assert len(found) == len(result["gates"])
     assert result["episodes"] == EPISODES
     assert result["passed"] == all(passed for passed, _ in found.values()) == (code == 0)
@@ -213,8 +213,8 @@ def test_all_folders_together_must_be_small(trained: Path, capsys: pytest.Captur
 
 
 def test_one_folder_is_called_one(trained: Path) -> None:
-    assert "MB in 1 folder; below" in policies.size_gate([trained]).told
-    assert "MB in 2 folders; below" in policies.size_gate([trained, trained]).told
+    assert "MB in 1 folder; below" in policies.size_gate([trained]).words
+    assert "MB in 2 folders; below" in policies.size_gate([trained, trained]).words
 
 
 def test_without_folders_all_that_are_shipped_are_checked(

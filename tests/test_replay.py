@@ -21,11 +21,12 @@ from PIL import Image, ImageColor, ImageShow
 from support import environment, policy_folder, random_weights, record_of
 from test_operators import Drift
 
+from epymarl_fairtest.api.replaying import Difference, first_difference
 from epymarl_fairtest.campaign import selection
 from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.campaign.selection import medoids, representative, worst
 from epymarl_fairtest.commands import replay as command
-from epymarl_fairtest.commands.replay import Difference, add_parser, first_difference
+from epymarl_fairtest.commands.replay import add_parser
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices.jain import jfi
@@ -675,7 +676,7 @@ def test_a_gallery_reads_few_of_many_failures() -> None:
         return failures.take(rows)
 
     index = np.linspace(0.2, 0.7, len(failures))
-    lowest, typical = selection.gallery(task, index, np.arange(len(failures)), np.arange(len(failures)), load)
+    lowest, typical = selection.failures_to_watch(task, index, np.arange(len(failures)), np.arange(len(failures)), load)
     assert (len(lowest), len(typical), asked) == (selection.EACH, selection.EACH, [selection.MOST])
 
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -32,7 +33,7 @@ from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.host.sacred_log import SacredLog
-from epymarl_fairtest.report import figures, page, replays, sections, svg, view
+from epymarl_fairtest.report import figures, opening, page, replays, sections, svg, view
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.page import make_report
 from epymarl_fairtest.report.replays import Replays, replays_of
@@ -629,7 +630,9 @@ def words_of(view: View) -> None:
     drawn["coverage"] = [""] * len(view.coverage.maps) if view.coverage else []
     none = Replays([], [], False)
     sections.sections_of(view, none, drawn, page.chains_of(view, none))
-    assert page.cards(view)
+    assert opening.cards(view)
+    assert opening.answers(view)
+    assert opening.commands(view)
     assert verdict(view)
     assert all(cautions(view.summary))
     assert page.eyebrow(view)
@@ -704,7 +707,7 @@ def test_the_page_may_load_nothing_and_run_its_own_script_alone(runs: Runs) -> N
     found = runs.page("spread")
     (policy,) = [a["content"] for a in found.of("meta") if a.get("http-equiv") == "Content-Security-Policy"]
     rules = {rule.split()[0]: rule.split()[1:] for rule in policy.split(";")}
-    data, script = found.inside["script"]
+    data, _, script = found.inside["script"]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert rules["default-src"] == ["'none'"]
     assert rules["script-src"] == [f"'sha256-{digest}'"]
@@ -715,6 +718,32 @@ def test_the_page_may_load_nothing_and_run_its_own_script_alone(runs: Runs) -> N
             value = attributes.get(name, "#")
             assert value.startswith(("#", "data:")) or (tag == "a" and value.startswith("../")), (tag, value[:80])
     assert not re.search(r"url\(\s*['\"]?(?!#)", "".join(found.inside["style"]))
+
+
+def test_every_failure_of_the_table_is_in_the_page(runs: Runs) -> None:
+    """With a player, or packed: agents are within a hundredth of where they were, and received what they did."""
+    path, found = runs("spread"), runs.page("spread")
+    data, text, _ = found.inside["script"]
+    page, packed = json.loads(data), json.loads(zlib.decompress(base64.b64decode(text)))
+    shown = {scene["id"] for scene in page["scenes"]}
+    others = {small["id"]: small for small in packed}
+    assert len(others) > 3
+    assert not shown & set(others)
+    assert shown | set(others) >= set(page["table"]["id"])
+    seeds = dict(zip(page["table"]["id"], page["table"]["root_seed"], strict=True))
+    assert all(small["seed"] == seeds[number] for number, small in others.items()), "as text: no digit is lost"
+    failures = load_failures(path / "failures.npz")
+    task = task_of(path, read_run(path).manifest, failures)
+    for number, small in list(others.items())[:5]:
+        row = failures.id.tolist().index(number)
+        agents = [body for body in small["bodies"] if body["shape"] == "agent"]
+        steps = int(failures.length[row])
+        columns = [[np.cumsum(np.cumsum(bends)) for bends in body["at"]] for body in agents]
+        places = np.array([[np.resize(x, steps + 1) for x in body] for body in columns]) / 100  # one, if it never moves
+        there = task.positions(failures.states[row, : steps + 1])
+        np.testing.assert_allclose(places.transpose(2, 0, 1), there, atol=0.0051)
+        received = np.array([np.cumsum(np.cumsum(bends)) for bends in small["received"]])[:, -1] * small["unit"]
+        np.testing.assert_allclose(received, failures.rewards[row].sum(axis=0), atol=0.51 * small["unit"])
 
 
 def test_links_lead_to_what_there_is(runs: Runs) -> None:
@@ -754,7 +783,7 @@ def test_every_figure_has_a_caption_and_tells_its_numbers(runs: Runs) -> None:
         assert attributes["role"] == "img"
         assert len(re.findall(r"\d", attributes["aria-label"])) > 3
     assert all(attributes["alt"] for attributes in found.of("img"))
-    assert [tag for tag, _ in found.found if tag in ("h1", "h2")] == ["h1", *["h2"] * 12]
+    assert [tag for tag, _ in found.found if tag in ("h1", "h2")] == ["h1", *["h2"] * 14], "what now, and the sections"
 
 
 def test_colours_follow_the_style_sheet(runs: Runs) -> None:
@@ -900,6 +929,9 @@ def test_only_drawings_static_files_and_the_data_pass_the_templates_unescaped() 
         ("page.html", "json"),
         ("page.html", "script"),
         ("page.html", "style"),
+        ("repair.html", "figure"),
+        ("repair.html", "style"),
+        ("several.html", "style"),
     ]
     assert not any("autoescape" in text for text in templates.values())
 

@@ -413,3 +413,44 @@ def test_everything_that_can_be_used_has_a_name(opened: Callable[..., Any]) -> N
         if not element.accessible_name
     ]
     assert nameless == []
+
+
+# --- answers, commands and rows -----------------------------------------------------------------------
+
+
+def number_in(text: str) -> float:
+    return float(text.replace("\u2212", "-"))
+
+
+def test_a_command_is_copied_by_its_button(opened: Callable[..., Any]) -> None:
+    driver = opened()
+    buttons = driver.find_elements(By.CSS_SELECTOR, ".commands .copy")
+    assert len(buttons) == 4
+    driver.execute_script("document.execCommand = () => { window.taken = document.activeElement.value; return true }")
+    click(driver, buttons[0])
+    assert driver.execute_script("return window.taken") == buttons[0].get_attribute("data-copy")
+    assert buttons[0].text == "Copied"
+
+
+def test_any_row_of_the_table_opens_its_failure(opened: Callable[..., Any]) -> None:
+    driver = opened()
+    rows = driver.find_elements(By.CSS_SELECTOR, "#failures .opens")
+    assert rows, "failures without a player of their own"
+    number = rows[0].text
+    click(driver, rows[0])
+    player = WebDriverWait(driver, 10).until(
+        lambda page: page.find_element(By.CSS_SELECTOR, f".opened .player[aria-label^='Failure {number},']")
+    )
+    assert int(player.get_attribute("data-step")) > 0, "it stands at its end"
+    commands = [one.text for one in driver.find_elements(By.CSS_SELECTOR, ".opened code")]
+    assert [text.split()[1] for text in commands] == ["replay", "explain"]
+    assert all(f" {number}" in text for text in commands)
+    received = driver.execute_script(
+        "return [...arguments[0].querySelectorAll('.value')].map((value) => value.textContent)", player
+    )
+    place = column(driver, "id").index(number)
+    table = [column(driver, f"received{agent}")[place] for agent in range(3)]
+    assert [number_in(text) for text in received] == pytest.approx([number_in(text) for text in table], abs=0.011)
+    click(driver, rows[0])
+    assert not driver.find_elements(By.CSS_SELECTOR, ".opened")
+    assert not [one for one in driver.get_log("browser") if one["level"] == "SEVERE"]

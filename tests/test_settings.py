@@ -115,7 +115,7 @@ def test_the_papers_preset_has_the_papers_numbers() -> None:
     paper, strict = configure({"preset": "paper"}), configure({"preset": "strict"})
     assert (paper.budget, paper.accounting) == (18000, "paper")
     assert (strict.budget, strict.accounting) == (18000, "strict")
-    assert (paper.execution, paper.epsilon) == ("epsilon_greedy", 0.05)
+    assert (paper.played_by("q").execution, paper.epsilon) == ("epsilon_greedy", 0.05)
 
 
 @pytest.mark.parametrize("name", ["fairtest_mpe", "fairtest_pp", "fairtest_lbf"])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from support import KEYS, TESTS, engine_of, in_small, some_tests, training_sample
+from support import TESTS, engine_of, in_small, most_tasks, some_tests, training_sample
 from test_operators import row_of
 from test_predictor import slow_state
 from test_search import Brief, Result, assert_same_run, chosen, search, team, walkers
@@ -60,7 +60,6 @@ from epymarl_fairtest.strategies.starla.search import (
 AVAILABLE = np.ones((3, 5), bool)
 JUDGE = Judge(jfi, 0.8)  # the threshold of `chosen`
 RECORDED = ("obs", "actions", "rewards", "q")
-every_task = pytest.mark.parametrize("task", KEYS)
 
 
 # --- objectives ---------------------------------------------------------------------------------------
@@ -232,7 +231,7 @@ def level(parents: Population) -> float:
     return candidate_levels(traces_of(JUDGE(parents.episodes)).q)[0]
 
 
-@every_task
+@most_tasks
 def test_a_child_is_joined_at_equal_joint_states_within_the_ranges_of_the_released_code(
     task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,7 +248,7 @@ def test_a_child_is_joined_at_equal_joint_states_within_the_ranges_of_the_releas
         assert made.pairs[half + number] == (two, one, at_two, at_one), "the second child is the other way round"
 
 
-@every_task
+@most_tasks
 def test_a_child_is_recorded_and_nothing_of_it_is_executed(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parents = population(task)
     source = parents.episodes
@@ -335,7 +334,7 @@ def mutated(parents: Population, task: str, seed: int, available: Any = None) ->
     return Mutated(parents, tests, points, asked)
 
 
-@every_task
+@most_tasks
 def test_a_mutation_changes_one_coordinate_of_the_joint_observation_by_at_most_five_percent(task: str) -> None:
     made = mutated(population(task), task, 1)
     source, coordinates = made.parents.episodes, set()
@@ -352,7 +351,7 @@ def test_a_mutation_changes_one_coordinate_of_the_joint_observation_by_at_most_f
     assert made.asked.steps.tolist() == made.points.tolist()
 
 
-@every_task
+@most_tasks
 def test_a_mutant_repeats_its_record_then_answers_the_changed_observation_then_is_free(task: str) -> None:
     available = np.ones(population(task).episodes.q.shape[2:], bool)
     available[0, :2] = False
@@ -372,7 +371,7 @@ def test_a_mutant_repeats_its_record_then_answers_the_changed_observation_then_i
         assert again.tests.forced[row, :step].tobytes() == source.actions[row, :step].tobytes()
 
 
-@every_task
+@most_tasks
 def test_a_mutant_starts_from_its_root_and_really_goes_through_its_parents_prefix(task: str) -> None:
     made = mutated(population(task), task, 3)
     source, tests = made.parents.episodes, made.tests
@@ -427,7 +426,7 @@ def mutants_of_splices(task: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Muta
     return made, Population(executed, excused, np.full((len(executed), 3), np.nan))
 
 
-@every_task
+@most_tasks
 def test_an_action_is_excused_if_it_was_explored_or_answered_a_changed_observation(
     task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -447,7 +446,7 @@ def test_an_action_is_excused_if_it_was_explored_or_answered_a_changed_observati
     assert inherited > 5
 
 
-@every_task
+@most_tasks
 def test_what_is_forced_is_consistent_and_all_that_was_recorded_is_forced_if_it_is(
     task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -577,16 +576,24 @@ def test_parents_are_executed_episodes_of_the_same_root(whole: Result) -> None:
     ("budget", "more"),
     [
         (1, {}),
-        (19, {}),
-        (101, {"accounting": "paper"}),
+        pytest.param(19, {}, marks=pytest.mark.slow),
+        pytest.param(101, {"accounting": "paper"}, marks=pytest.mark.slow),
         (110, {"theta": "auto", "calibration_episodes": 40, "quantile": 0.2}),
-        (60, {"theta": "auto", "calibration_episodes": 40, "quantile": 0.2, "accounting": "paper"}),
+        pytest.param(
+            60,
+            {"theta": "auto", "calibration_episodes": 40, "quantile": 0.2, "accounting": "paper"},
+            marks=pytest.mark.slow,
+        ),
         (80, {"theta": 0.001}),  # nobody is unfair: no forest, nobody is probably faulty
         (80, {"theta": 1.0}),  # everybody is
-        (80, {"execution": "greedy"}),
+        pytest.param(80, {"execution": "greedy"}, marks=pytest.mark.slow),
         (80, {"execution": "softmax", "f3_temperature": 1.0}),
-        (80, {"options": {"objective": "jfi", "population": 30}}),
-        (80, {"options": {"generations": 1, "population": 30, "tournament": 1, "reserve": 0.0}}),
+        pytest.param(80, {"options": {"objective": "jfi", "population": 30}}, marks=pytest.mark.slow),
+        pytest.param(
+            80,
+            {"options": {"generations": 1, "population": 30, "tournament": 1, "reserve": 0.0}},
+            marks=pytest.mark.slow,
+        ),
         (80, {"options": {"generations": 1000, "population": 30, "reserve": 0.5}}),
         (60, {"d": 1e-7}),  # no two steps are in the same state
     ],
@@ -635,7 +642,7 @@ def test_the_same_seed_gives_the_same_run_in_another_process_with_other_workers(
     assert_same_run(whole.folder.path, tmp_path / "run")
 
 
-@every_task
+@most_tasks
 def test_every_failure_replays_from_the_file(task: str, tmp_path: Path) -> None:
     subject, theta = team(task), {"spread": 0.8, "tag": 0.95, "foraging": 0.7}[task]
     result = run_starla(tmp_path / "run", subject, theta=theta, budget=120)
@@ -666,7 +673,7 @@ def test_short_episodes_are_not_bred_from(tmp_path: Path) -> None:
 
 def test_without_long_episodes_the_rest_is_random(tmp_path: Path) -> None:
     result = run_starla(tmp_path / "run", team(limit=4), budget=80)
-    assert "STARLA goes on at random" in result.said
+    assert "STARLA continues at random" in result.said
     assert result.summary["executed_episodes"] == 80
     assert all((episodes.parent == -1).all() for _, episodes in result.folder.batches)
 

@@ -257,6 +257,9 @@ def test_failures_csv_says_the_same_without_arrays(folder: RunFolder) -> None:
             assert [int(row[name]) for row in rows] == file[name].tolist()
         assert [float(row["jfi"]) for row in rows] == file["jfi"].tolist()
         assert [row["operator"] for row in rows] == file["operator"].tolist()
+        received = [[float(row[f"received_{agent}"]) for agent in (1, 2, 3)] for row in rows]
+        np.testing.assert_allclose(received, file["rewards"].sum(axis=1), rtol=1e-12)
+        assert "received_4" not in rows[0]
 
 
 def test_a_finished_folder_holds_the_results_and_nothing_else(folder: RunFolder) -> None:

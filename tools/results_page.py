@@ -96,7 +96,7 @@ RANKED = {**METRICS, **ALSO, "cpu_seconds": "CPU seconds"}
 Rows = list[dict[str, str]]
 
 
-class Found:
+class Published:
     """The rows of one study."""
 
     def __init__(self, path: Path) -> None:
@@ -153,33 +153,33 @@ def table(header: Iterable[str], body: Iterable[Iterable[str]]) -> str:
     return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
-def metrics(found: Found) -> str:
+def metrics(published: Published) -> str:
     """A table per metric: a row per team, a column per variant."""
-    head = ["", *found.labels]
+    head = ["", *published.labels]
     parts = []
     for metric, name in METRICS.items():
-        if metric not in found.rows[0]:  # studies from before it was counted
+        if metric not in published.rows[0]:  # studies from before it was counted
             continue
-        body = ([team, *(found.cell(team, v, metric) for v in found.variants)] for team in found.teams)
+        body = ([team, *(published.cell(team, v, metric) for v in published.variants)] for team in published.teams)
         parts.append(f"{name}:\n\n{table(head, body)}")
     return "\n\n".join(parts)
 
 
-def against(found: Found) -> str:
+def against(published: Published) -> str:
     """FairTest's failures as a multiple of the best other method's and of each one's, with p and A12."""
-    others = [name for name in found.variants if name != "fairtest"]
+    others = [name for name in published.variants if name != "fairtest"]
     body = []
-    for team in found.teams:
-        runs = {name: found.values(team, name, "failures") for name in found.variants}
+    for team in published.teams:
+        runs = {name: published.values(team, name, "failures") for name in published.variants}
         means = {name: mean_of(values).mean or 0.0 for name, values in runs.items()}
-        paper = found.paper.get("failures", {}).get(team, {})
+        paper = published.paper.get("failures", {}).get(team, {})
         row = [team, ratio(means, others, paper)]
         for name in others:
             test = compare(runs["fairtest"], runs[name])
             told = "" if test is None else f", {test.p:.0e}{test.stars}, {test.a12:.2f}{test.letter}"
             row.append(ratio(means, [name], paper) + told)
         body.append(row)
-    head = ["FairTest against", "the best of them", *(label for label in found.labels if label != "FairTest")]
+    head = ["FairTest against", "the best of them", *(label for label in published.labels if label != "FairTest")]
     return f"Ratio of the mean failures, p, A12:\n\n{table(head, body)}"
 
 
@@ -195,33 +195,33 @@ def ratio(means: dict[str, float], others: list[str], paper: dict[str, float]) -
 # --- all methods, ranked ------------------------------------------------------------------------------
 
 
-def ranking(found: Found) -> str:
+def ranking(published: Published) -> str:
     """Who is best where, our searches against each other method, and a table per metric with a row per method."""
-    parts = [f"{int(found.rows[0]['budget']):,} episodes, all charged; {found.seeds()}.", best_of(found)]
-    parts += [head_to_head(found, variant) for variant in OURS if variant in found.variants]
-    if "scout" in found.variants:
-        parts.append(worst_runs(found, "scout"))
+    parts = [f"{int(published.rows[0]['budget']):,} episodes, all charged; {published.seeds()}.", best_of(published)]
+    parts += [head_to_head(published, variant) for variant in OURS if variant in published.variants]
+    if "scout" in published.variants:
+        parts.append(worst_runs(published, "scout"))
     for metric, name in RANKED.items():
         body = []
-        for variant, label in zip(found.variants, found.labels, strict=True):
-            body.append([label, *(found.cell(team, variant, metric) for team in found.teams)])
-        parts.append(f"{name}:\n\n{table(['', *found.teams], body)}")
+        for variant, label in zip(published.variants, published.labels, strict=True):
+            body.append([label, *(published.cell(team, variant, metric) for team in published.teams)])
+        parts.append(f"{name}:\n\n{table(['', *published.teams], body)}")
     return "\n\n".join(parts)
 
 
-def best_of(found: Found) -> str:
+def best_of(published: Published) -> str:
     """The best method and the runner-up, per metric and team."""
-    labels = dict(zip(found.variants, found.labels, strict=True))
+    labels = dict(zip(published.variants, published.labels, strict=True))
     body = []
     for metric, name in METRICS.items():
         row = [name]
-        for team in found.teams:
-            runs = {variant: found.values(team, variant, metric) for variant in found.variants}
+        for team in published.teams:
+            runs = {variant: published.values(team, variant, metric) for variant in published.variants}
             means = {variant: mean_of(values).mean for variant, values in runs.items()}
             known = sorted((v for v in runs if means[v] is not None), key=lambda v: -(means[v] or 0.0))
             row.append("–" if len(known) < 2 else f"**{labels[known[0]]}**, {versus(runs, known[0], known[1], labels)}")
         body.append(row)
-    return f"The best, and how many times the runner-up it is (p, A12):\n\n{table(['', *found.teams], body)}"
+    return f"The best, and how many times the runner-up it is (p, A12):\n\n{table(['', *published.teams], body)}"
 
 
 def versus(runs: dict[str, list[float]], one: str, other: str, labels: dict[str, str] | None = None) -> str:
@@ -232,66 +232,73 @@ def versus(runs: dict[str, list[float]], one: str, other: str, labels: dict[str,
     return (f"{a / b:,.2f}" if b else "more than 0" if a else "–") + over + told.replace("*", r"\*")
 
 
-def head_to_head(found: Found, variant: str) -> str:
+def head_to_head(published: Published, variant: str) -> str:
     """A method's distinct failures as a multiple of each other one's."""
     body = []
-    label = labels_of("rq1", found.variants)[variant]
-    for other, name in zip(found.variants, found.labels, strict=True):
+    label = labels_of("rq1", published.variants)[variant]
+    for other, name in zip(published.variants, published.labels, strict=True):
         if other == variant:
             continue
         row = [name]
-        for team in found.teams:
-            runs = {v: found.values(team, v, "distinct_failures") for v in (variant, other)}
+        for team in published.teams:
+            runs = {v: published.values(team, v, "distinct_failures") for v in (variant, other)}
             row.append(versus(runs, variant, other) if all(runs.values()) else "–")
         body.append(row)
     title = f"Distinct failures of {label} as a multiple of each other method's (p, A12):"
-    return f"{title}\n\n{table(['', *found.teams], body)}"
+    return f"{title}\n\n{table(['', *published.teams], body)}"
 
 
-def worst_runs(found: Found, variant: str) -> str:
+def worst_runs(published: Published, variant: str) -> str:
     """The lowest run of a method beside the highest mean of the others."""
     body = []
-    others = [name for name in found.variants if name not in in_front("rq1", found.variants)]
+    others = [name for name in published.variants if name not in in_front("rq1", published.variants)]
     for metric in ("distinct_failures", "distinct_failures_wide", "coverage"):
         row, digits = [METRICS[metric]], 3 if metric in FINE else 0
-        for team in found.teams:
-            means = [mean_of(found.values(team, name, metric)).mean or 0.0 for name in others]
-            mine = found.values(team, variant, metric)
+        for team in published.teams:
+            means = [mean_of(published.values(team, name, metric)).mean or 0.0 for name in others]
+            mine = published.values(team, variant, metric)
             row.append(f"{min(mine):,.{digits}f} / {max(means):,.{digits}f}" if mine and means else "–")
         body.append(row)
-    label = labels_of("rq1", found.variants)[variant]
-    return f"The lowest run of {label} / the highest mean of the other methods:\n\n{table(['', *found.teams], body)}"
+    label = labels_of("rq1", published.variants)[variant]
+    return (
+        f"The lowest run of {label} / the highest mean of the other methods:\n\n{table(['', *published.teams], body)}"
+    )
 
 
-def per_charge(found: Found) -> str:
+def per_charge(published: Published) -> str:
     """Failures per charged episode: where fewer candidates are kept, fewer episodes are charged as the paper counts."""
     body = []
-    for team in found.teams:
+    for team in published.teams:
         shares = []
-        for variant in found.variants:
-            failures, charged = (mean_of(found.values(team, variant, m)).mean for m in ("failures", "charged_paper"))
+        for variant in published.variants:
+            failures, charged = (
+                mean_of(published.values(team, variant, m)).mean for m in ("failures", "charged_paper")
+            )
             shares.append(f"{failures / charged:.3f}" if failures is not None and charged else "–")
         body.append([team, *shares])
-    return f"Failures per charged episode:\n\n{table(['', *found.labels], body)}"
+    return f"Failures per charged episode:\n\n{table(['', *published.labels], body)}"
 
 
-def predictor(found: Found) -> str:
-    body = ([t, *(found.cell(t, "predictor", f"cv_auc_{name}") for name in ("abstract", "full"))] for t in found.teams)
+def predictor(published: Published) -> str:
+    body = (
+        [t, *(published.cell(t, "predictor", f"cv_auc_{name}") for name in ("abstract", "full"))]
+        for t in published.teams
+    )
     return table(["AUC", "abstract states", "with fairness features"], body)
 
 
 def tables(path: Path) -> str:
-    found = Found(path)
-    if found.kind == "rq3a":
-        return f"{predictor(found)}\n\n{found.cost()}"
-    if found.ranked:
-        return f"{ranking(found)}\n\n{found.cost()}"
-    parts = [metrics(found)]
-    if found.kind == "rq1":
-        parts.append(against(found))
-    if found.kind == "rq2" and found.paper:
-        parts.append(per_charge(found))
-    return "\n\n".join([*parts, found.cost()])
+    published = Published(path)
+    if published.kind == "rq3a":
+        return f"{predictor(published)}\n\n{published.cost()}"
+    if published.ranked:
+        return f"{ranking(published)}\n\n{published.cost()}"
+    parts = [metrics(published)]
+    if published.kind == "rq1":
+        parts.append(against(published))
+    if published.kind == "rq2" and published.paper:
+        parts.append(per_charge(published))
+    return "\n\n".join([*parts, published.cost()])
 
 
 def draw(name: str, metric: str) -> None:
@@ -299,18 +306,18 @@ def draw(name: str, metric: str) -> None:
     from epymarl_fairtest.report.study_curves import curve_figures
     from epymarl_fairtest.report.study_figures import Drawing, study_figures
 
-    found = Found(DATA / f"{name}.csv")
-    first, reference = found.rows[0], KINDS[found.kind].reference
-    labels, front = labels_of(found.kind, found.variants), in_front(found.kind, found.variants)
-    drawing = Drawing(found.teams, found.variants, labels, reference, front if found.ranked else ())
-    values = {metric: {t: {v: found.values(t, v, metric) for v in found.variants} for t in found.teams}}
+    published = Published(DATA / f"{name}.csv")
+    first, reference = published.rows[0], KINDS[published.kind].reference
+    labels, front = labels_of(published.kind, published.variants), in_front(published.kind, published.variants)
+    drawing = Drawing(published.teams, published.variants, labels, reference, front if published.ranked else ())
+    values = {metric: {t: {v: published.values(t, v, metric) for v in published.variants} for t in published.teams}}
     budget = f"{int(first['budget']):,} episodes, {first['accounting']} accounting"
     with TemporaryDirectory() as folder:
-        png, _ = study_figures(found.kind, drawing, values, Path(folder), budget)
+        png, _ = study_figures(published.kind, drawing, values, Path(folder), budget)
         publish(png, name)
         growth = DATA / "growth" / f"{name}.csv"
-        if found.ranked and growth.is_file():
-            results = found.results(growth)
+        if published.ranked and growth.is_file():
+            results = published.results(growth)
             curves = results.curves(), results.areas(), results.tenths()
             for path in curve_figures(drawing, *curves, Path(folder), budget):
                 if path.suffix == ".png":

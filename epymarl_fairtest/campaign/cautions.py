@@ -31,8 +31,8 @@ def listed(parts: Sequence[str]) -> str:
 
 def cautions(summary: Summary) -> list[str]:
     """Everything that keeps the failures from meaning what they seem to mean; nothing where nothing does."""
-    found = (not_learned(summary), no_one_team(summary), most_are_unfair(summary), many_undefined(summary))
-    return [sentence for sentence in found if sentence]
+    sentences = (not_learned(summary), no_one_team(summary), most_are_unfair(summary), many_undefined(summary))
+    return [sentence for sentence in sentences if sentence]
 
 
 def not_learned(summary: Summary) -> str:

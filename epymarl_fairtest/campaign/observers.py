@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -91,8 +92,17 @@ def duration(seconds: float) -> str:
 
 def progress_bar(total: int, shown: bool, **how: Any) -> tqdm[Any]:
     """A bar of tqdm, which by itself shows nothing on a terminal that does not tell its size."""
+    if shown and in_notebook():
+        from tqdm.auto import tqdm as widget  # a bar of the notebook where it can show one
+
+        return widget(total=total, **how)
     size = shutil.get_terminal_size()
     return tqdm(total=total, disable=not shown, ncols=size.columns, nrows=size.lines, **how)
+
+
+def in_notebook() -> bool:
+    """Does this process answer a notebook?"""
+    return "ipykernel" in sys.modules
 
 
 def beside_the_bar(warn: Callable[[str], None]) -> Callable[[str], None]:

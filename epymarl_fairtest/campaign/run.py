@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.campaign.calibration import calibrate, given_theta
 from epymarl_fairtest.campaign.loop import Campaign
 from epymarl_fairtest.campaign.observers import Observer, beside_the_bar
@@ -32,6 +31,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge, numbers_of, of_agents
 from epymarl_fairtest.core.ledger import PROOF, Ledger
+from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.core.worst_off import worst_off_in
 from epymarl_fairtest.curve.story import story_of_team
 from epymarl_fairtest.engine.contract import Engine
@@ -117,7 +117,10 @@ class Run:
 
     def prepare(self) -> None:
         """Engine, threshold, and everything that the strategy may know."""
-        team, settings = self.team, self.settings
+        team, settings = self.team, self.settings.played_by(self.team.policy.reading)
+        self.settings = settings
+        if team.caution:
+            self.warn(team.caution)
         with self.clock.phase("compiling"):  # or reading what was compiled before
             self.real: Lockstep = real_engine(team, settings)
             self.engine: Engine = make_engine(team, settings, self.warn, real=self.real, clock=self.clock)

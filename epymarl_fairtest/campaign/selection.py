@@ -1,4 +1,4 @@
-"""Which failures to look at: the most unfair ones, and a few that stand for all.
+"""Which failures to look at: the most unfair ones, and a few representative ones.
 
 Knows trajectories and indices; nothing of drawing.
 """
@@ -33,10 +33,10 @@ def worst(index: NDArray[np.float64], count: int, root_seed: NDArray[np.int64] |
     return order[:count].astype(np.int64)
 
 
-def gallery(
+def failures_to_watch(
     task: Task, index: NDArray[np.float64], root_seed: NDArray[np.int64], stable: NDArray[np.int64], load: Load
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The failures to watch, of the `stable` ones: the most unfair, and others that stand for all the rest."""
+    """The failures to watch, of the `stable` ones: the most unfair, and representative ones of the rest."""
     lowest = stable[worst(index[stable], EACH, root_seed[stable])]
     others = np.setdiff1d(stable, lowest)
     some = others[spread_evenly(len(others), MOST)]
@@ -51,7 +51,7 @@ def spread_evenly(count: int, most: int) -> NDArray[np.int64]:
 
 
 def representative(task: Task, failures: Episodes, count: int) -> NDArray[np.int64]:
-    """Rows of at most `count` failures that stand for all: the medoids of their trajectories, largest group first.
+    """Rows of at most `count` representative failures: the medoids of their trajectories, largest group first.
 
     Two failures are as far apart as their agents are on average (the distance that tells distinct failures apart).
     Of more than MOST failures, MOST are compared: evenly spaced in the order of finding, so that every part of the

@@ -30,11 +30,11 @@ class Tally:
         self._judge, self._how = judge, (task, bins, distinct_distance)
         self._executions: list[Columns] = []
         self._left_out = np.empty(0, np.int64)
-        self._found = Found(*self._how)
+        self._counts = FailureCounts(*self._how)
 
     @property
     def failures(self) -> int:
-        return self._found.failures
+        return self._counts.failures
 
     def add(self, judged: Judged, purpose: str, *, random: bool = False) -> None:
         """A judged batch; `random` if nobody chose its starts, and the team was left as it is."""
@@ -45,11 +45,11 @@ class Tally:
         failing = np.flatnonzero(judged.unfair)
         if len(failing):
             after_prefix = self._judge.unfair_after_prefix(judged.episodes, failing)
-            self._found.add(judged.episodes, failing, int(after_prefix.sum()))
+            self._counts.add(judged.episodes, failing, int(after_prefix.sum()))
 
     def leave_out(self, ids: NDArray[np.int64], others: Iterable[Episodes]) -> None:
         """Count again, as if the failures with these ids had not been found; `others` are all that remain."""
-        self._left_out, self._found = ids, Found(*self._how)
+        self._left_out, self._counts = ids, FailureCounts(*self._how)
         for failures in others:
             self._add_failures(self._judge(failures))
 
@@ -75,12 +75,12 @@ class Tally:
         rows = self.executions()
         failing = rows["id"][rows["index"] <= self._judge.theta] if rows else np.empty(0, np.int64)
         numbers = np.full(len(failing), -1)
-        numbers[np.isin(failing, self._found.ids())] = self._found.starts()
+        numbers[np.isin(failing, self._counts.ids())] = self._counts.starts()
         return numbers
 
     def cells(self) -> Cells:
         """The coverage cells that failures went through, ascending."""
-        return self._found.coverage.cells()
+        return self._counts.coverage.cells()
 
     def summary(self) -> dict[str, Any]:
         rows = self.executions()
@@ -89,15 +89,15 @@ class Tally:
         counted = ~np.isin(ids, self._left_out)
         return {
             "evaluated": len(index),
-            **self._found.summary(),
-            **growth(ids, self._found.ids(), self._found.distinct_ids()),
+            **self._counts.summary(),
+            **growth(ids, self._counts.ids(), self._counts.distinct_ids()),
             "undefined": int(np.isnan(index).sum()),
             "index_quantiles": _quantiles(index[counted]),
             "jfi_quantiles": _quantiles(jfi(received[counted])),
         }
 
 
-class Found:
+class FailureCounts:
     """What is counted of failures, in the order in which they were found."""
 
     def __init__(self, task: Task, bins: int, distance: float) -> None:
@@ -184,11 +184,11 @@ def growth(executed: NDArray[np.int64], failing: NDArray[np.int64], distinct: ND
     average during the search: of two searches that end alike it prefers the one that found them early.
     """
     points = np.unique(np.linspace(0, len(executed), GROWTH_POINTS + 1).astype(np.int64)[1:])
-    found, different = (np.searchsorted(executed, ids) + 1 for ids in (failing, distinct))  # after so many episodes
+    failed, different = (np.searchsorted(executed, ids) + 1 for ids in (failing, distinct))  # after so many episodes
     return {
         "growth": {
             "episodes": points.tolist(),
-            "failures": np.searchsorted(found, points, "right").tolist(),
+            "failures": np.searchsorted(failed, points, "right").tolist(),
             "distinct_failures": np.searchsorted(different, points, "right").tolist(),
         },
         "distinct_area": float((len(executed) - different + 1).sum() / max(len(executed), 1)),

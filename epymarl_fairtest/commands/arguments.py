@@ -16,7 +16,6 @@ from epymarl_fairtest.core.shipped import presets
 if TYPE_CHECKING:
     from epymarl_fairtest.campaign.observers import Observer
     from epymarl_fairtest.settings import Settings
-    from epymarl_fairtest.team.contract import Team
 
 NAMED = {name: f"--{name}" for name in ("method", "budget", "seed", "preset", "accounting", "out", "quantile")}
 NAMED["calibration_episodes"] = "--episodes"
@@ -79,23 +78,9 @@ def given_settings(args: Namespace) -> dict[str, Any]:
 
 def settings_for_team(args: Namespace, **unless_given: Any) -> Settings:
     """The settings of a command that tests the team in --policy; the team's allocation unless another is given."""
-    from epymarl_fairtest.strategies import configure
-    from epymarl_fairtest.team.checkpoint import load_record
+    from epymarl_fairtest.api.starting import settings_for
 
-    given = {**unless_given, **given_settings(args)}
-    given.setdefault("allocation", load_record(args.policy).allocation)
-    return configure(given)
-
-
-def checked_team(policy: Path, settings: Settings) -> Team:
-    """The team, once everything that can be refused about the method has been checked."""
-    from epymarl_fairtest.strategies import strategy_of
-    from epymarl_fairtest.team.saved import saved_team
-
-    strategy_of(settings).check_settings(settings)
-    team = saved_team(policy, settings.allocation)
-    strategy_of(settings).check_settings(settings, team.task)
-    return team
+    return settings_for(args.policy, {**unless_given, **given_settings(args)})
 
 
 def observers(settings: Settings) -> list[Observer]:

@@ -42,7 +42,7 @@ def choose(args: Namespace) -> int:
     from epymarl_fairtest.curve.checkpoints import checkpoints_of
     from epymarl_fairtest.curve.choose import choose as chosen_of
     from epymarl_fairtest.curve.choose import verdict
-    from epymarl_fairtest.curve.measure import Stage
+    from epymarl_fairtest.curve.measure import Players
 
     check_numbers(args)
     if not (math.isfinite(args.max_loss) and 0 <= args.max_loss <= 1):
@@ -50,17 +50,19 @@ def choose(args: Namespace) -> int:
     out = args.out or args.place / COPY
     if out.exists():
         raise FairTestError(f"{str(out)!r} exists already, and is not overwritten. Choose another --out.")
-    found = checkpoints_of(args.place, args.config, warn)
-    if not found:
+    checkpoints = checkpoints_of(args.place, args.config, warn)
+    if not checkpoints:
         raise FairTestError(f"No team of {str(args.place)!r} can be read; the messages above name their files.")
-    settings, episodes, stage = settings_of(args, found[0].record), args.episodes or EPISODES, Stage()
-    say_estimate(found, settings, 2 * episodes)
-    usable = {one.step: one for one in found if _can_play(stage, one, settings)}
-    if found[-1].step not in usable:
-        raise FairTestError(f"The final team, of step {found[-1].step:,}, cannot be executed: nothing to compare with.")
+    settings, episodes, players = settings_of(args, checkpoints[0].record), args.episodes or EPISODES, Players()
+    say_estimate(checkpoints, settings, 2 * episodes)
+    usable = {one.step: one for one in checkpoints if _can_play(players, one, settings)}
+    if checkpoints[-1].step not in usable:
+        raise FairTestError(
+            f"The final team, of step {checkpoints[-1].step:,}, cannot be executed: nothing to compare with."
+        )
 
     def play(step: int, name: str) -> Any:
-        return stage.play(usable[step], settings, settings.root_seed(), episodes, name)
+        return players.play(usable[step], settings, settings.root_seed(), episodes, name)
 
     choice = chosen_of(sorted(usable), _curve_points(args.place), play, args.max_loss)
     if choice.shown:
@@ -73,9 +75,9 @@ def choose(args: Namespace) -> int:
     return 0 if choice.shown else 1
 
 
-def _can_play(stage: Any, one: Checkpoint, settings: Any) -> bool:
+def _can_play(players: Any, one: Checkpoint, settings: Any) -> bool:
     try:
-        stage.team(one, settings)
+        players.team(one, settings)
     except FairTestError as error:
         warn(f"{str(one.folder)!r} is left out: {error}")
         return False

@@ -59,15 +59,15 @@ def curve(args: Namespace) -> int:
     recorded = curve_file(args.place)
     if recorded is not None and args.episodes is None and not _given(args):
         drawn = read_curve(recorded, warn)
-        failed: dict[int, str] = {}
+        whole = True
     else:
-        drawn, failed = measured(args, args.out or args.place / OUT)
+        drawn, whole = measured(args, args.out or args.place / OUT)
     if not drawn.points:
         raise FairTestError(f"No team of {str(args.place)!r} could be executed; the messages above say why.")
     story = story_of(drawn)
     files = written(args.out or args.place / OUT, drawn, story, title_of(args.place))
     print(json.dumps(story) if args.json else "\n".join([text_of(story), "", *map(str, files)]))
-    return 1 if failed else 0
+    return 0 if whole else 1
 
 
 def check_numbers(args: Namespace) -> None:
@@ -99,59 +99,63 @@ def settings_of(args: Namespace, record: Any) -> Settings:
     return configure({name: value for name, value in values.items() if value is not None})
 
 
-def measured(args: Namespace, out: Path) -> tuple[Curve, dict[int, str]]:
-    """Every saved team plays, or is read back; those that cannot be executed are named."""
+def measured(args: Namespace, out: Path) -> tuple[Curve, bool]:
+    """Every saved team plays, or is read back; those that cannot are named. Was none left out?"""
     from epymarl_fairtest.curve.checkpoints import checkpoints_of
     from epymarl_fairtest.curve.measure import Job, asked_of, measure
     from epymarl_fairtest.curve.point import read_point
     from epymarl_fairtest.curve.series import Curve
     from epymarl_fairtest.study.backends import Place, run_all
 
-    found = checkpoints_of(args.place, args.config, warn)
-    if not found:
+    left_out: list[str] = []
+    checkpoints = checkpoints_of(args.place, args.config, left_out.append)
+    for message in left_out:
+        warn(message)
+    if not checkpoints:
         raise FairTestError(f"No team of {str(args.place)!r} can be read; the messages above name their files.")
-    settings = settings_of(args, found[0].record)
+    settings = settings_of(args, checkpoints[0].record)
     episodes = args.episodes or EPISODES
-    say_estimate(found, settings, episodes)
-    jobs = [Job(one, settings, settings.root_seed(), episodes, out.resolve()) for one in found]
+    say_estimate(checkpoints, settings, episodes)
+    jobs = [Job(one, settings, settings.root_seed(), episodes, out.resolve()) for one in checkpoints]
     _make(out)
     place = Place(args.backend, min(args.jobs, len(jobs)), args.address, args.timeout, None, (out.resolve(),))
-    points, failed = {}, {}
-    told: set[str] = set()
+    points = {}
+    said: set[str] = set()
     for number, (job, result) in enumerate(run_all(measure, jobs, place), 1):
         step, folder = job.checkpoint.step, job.checkpoint.folder
         if "error" in result:
-            failed[step] = result["error"]
-            warn(f"[{number}/{len(jobs)}] {str(folder)!r} is left out: {result['error']}")
+            left_out.append(f"[{number}/{len(jobs)}] {str(folder)!r} is left out: {result['error']}")
+            warn(left_out[-1])
             continue
-        for message in set(result["warnings"]) - told:
-            told.add(message)
+        for message in set(result["warnings"]) - said:
+            said.add(message)
             warn(message)
         points[step] = read_point(result["point"])
         print(f"fairtest: [{number}/{len(jobs)}] step {step:,}: {points[step].rate or 'undefined'}", file=sys.stderr)
-    return Curve(asked_of(jobs[0]), [points[step] for step in sorted(points)]), failed
+    return Curve(asked_of(jobs[0]), [points[step] for step in sorted(points)]), not left_out
 
 
-def say_estimate(found: Sequence[Checkpoint], settings: Settings, episodes: int) -> None:
+def say_estimate(checkpoints: Sequence[Checkpoint], settings: Settings, episodes: int) -> None:
     """Before anything that may take long: an environment without a twin is tried first."""
     from epymarl_fairtest.campaign.observers import duration
-    from epymarl_fairtest.curve.measure import Stage
+    from epymarl_fairtest.curve.measure import Players
     from epymarl_fairtest.curve.player import has_twin
 
-    stage = Stage()
-    for one in found:
+    players = Players()
+    for one in checkpoints:
         try:
-            team = stage.team(one, settings)
+            team = players.team(one, settings)
             if has_twin(team.task, team.environment, settings):
                 return
             began = time.perf_counter()
-            stage.play(one, settings, settings.root_seed(), TRIED, "estimate")
+            players.play(one, settings, settings.root_seed(), TRIED, "estimate")
         except FairTestError:
             continue  # it is named when its turn comes
         once = (time.perf_counter() - began) / TRIED * episodes
         warn(
             f"there is no twin of {one.record.key!r}: {episodes} executions take about {duration(once)} per team,"
-            f" {duration(once * len(found))} for {len(found)} of them one after the other (--jobs, --episodes)"
+            f" {duration(once * len(checkpoints))} for {len(checkpoints)} of them one after the other (--jobs,"
+            " --episodes)"
         )
         return
 

@@ -168,11 +168,11 @@ def _sacred(machine: Machine) -> Finding:
         return Finding("sacred", "ok", f"{version}, imports")
     setuptools = machine.version("setuptools")
     if setuptools is None or _at_least(setuptools, 81):
-        found = f"setuptools {setuptools}" if setuptools else "no setuptools"
+        there = f"setuptools {setuptools}" if setuptools else "no setuptools"
         return Finding(
             "sacred",
             "problem",
-            f"{version} needs the pkg_resources of setuptools before 81; here: {found} ({error})",
+            f"{version} needs the pkg_resources of setuptools before 81; here: {there} ({error})",
             'pip install "setuptools<81"',
         )
     detail = f"{version} cannot be imported: {error}"

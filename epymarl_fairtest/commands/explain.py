@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from epymarl_fairtest.commands.arguments import add_setting_arguments, settings_for_team, warn
-from epymarl_fairtest.commands.replay import team_of_run, wanted_failures
 from epymarl_fairtest.core.errors import FairTestError
 
 if TYPE_CHECKING:
-    from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute, Outcome
-    from epymarl_fairtest.core.episodes import Episodes
-    from epymarl_fairtest.core.judged import Judge
-    from epymarl_fairtest.settings import Settings
     from epymarl_fairtest.team.contract import Team
 
 ORDER = 75
@@ -58,52 +51,21 @@ def explain(args: Namespace) -> int:
 # --- a finished run -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Failures as a step after the search asks for them."""
-
-    episodes: Episodes
-
-    def failure_count(self) -> int:
-        return len(self.episodes)
-
-    def failures(self, rows: NDArray[np.int64]) -> Episodes:
-        return self.episodes.take(rows)
-
-
 def _of_run(args: Namespace) -> int:
-    from epymarl_fairtest.campaign.steps.explain import explanations, most_of
-    from epymarl_fairtest.campaign.steps.explain.choosing import different_failures
-    from epymarl_fairtest.core.indices import INDICES
-    from epymarl_fairtest.core.judged import Judge
+    from epymarl_fairtest.api.explaining import explain_run
     from epymarl_fairtest.settings import parse_assignments
     from epymarl_fairtest.store.added import add_files
-    from epymarl_fairtest.store.failures import load_failures
     from epymarl_fairtest.store.finished import read_run
-    from epymarl_fairtest.strategies import configure
 
     run = read_run(args.run, "failures.npz")
     given = parse_assignments(args.set, {})
     if set(given) - {"explain", "engine", "workers"}:
         raise FairTestError("With a RUN, --set takes explain, engine and workers: everything else is the run's own.")
-    asked = {"explain": 200 if run.settings.get("explain", 0) == 0 else run.settings["explain"], **given}
-    settings = configure({**run.settings, **asked})
-    judge = Judge(INDICES[settings.index], run.theta, settings.agents)
-    failures = load_failures(args.run / "failures.npz")
-    wanted = wanted_failures(args.run, failures, args.ids, judge, "explain")  # ids that do not exist are refused
-    team = team_of_run(args.run, run.manifest, settings, args.policy, failures)
-    unstable = np.isin(failures.id, run.unstable)
-    context, execute = _made(team, settings, judge, int(run.summary["seed"]), failures, run.executions)
-    context = replace(context, uncounted=unstable if unstable.any() else None)
-    rows = (
-        np.flatnonzero(np.isin(failures.id, wanted.id)) if args.ids else different_failures(context, most_of(context))
-    )
-    outcome = _taken(explanations(context, rows, common=not args.ids), execute)
-    told = outcome.documents["explain.json"]
+    outcome, team = explain_run(run, args.ids, warn, policy=args.policy, given=given)
     if not args.ids:
         add_files(args.run, outcome.files, outcome.documents)
         _redrawn(args.run, team)
-    _say(told, as_json=args.json, most=len(args.ids) or MOST_SHOWN)
+    _say(outcome.documents["explain.json"], as_json=args.json, most=len(args.ids) or MOST_SHOWN)
     return 0
 
 
@@ -119,7 +81,9 @@ def _redrawn(run: Path, team: Team) -> None:
 
 
 def _of_start(args: Namespace) -> int:
+    from epymarl_fairtest.api.explaining import aftermath
     from epymarl_fairtest.campaign.calibration import given_theta
+    from epymarl_fairtest.campaign.steps.contract import Execute, taken
     from epymarl_fairtest.campaign.steps.explain import explanations
     from epymarl_fairtest.core import rng
     from epymarl_fairtest.core.episodes import tests_from_seeds
@@ -136,9 +100,7 @@ def _of_start(args: Namespace) -> int:
     judge = Judge(INDICES[settings.index], given_theta(settings, team.task), settings.agents)
     streams = rng.named(0, "explain", "start", args.seed).integers(0, 2**64, TRIES, dtype=np.uint64)
     tests = tests_from_seeds(np.full(TRIES, args.seed), streams, team.task.state_size)
-    _, execute = _made(team, settings, judge, 0, None, {})
-    from epymarl_fairtest.campaign.steps.contract import Execute
-
+    _, execute = aftermath(team, settings, judge, 0, None, {}, warn)
     judged = judge(execute(Execute(tests)))
     if not judged.unfair.any():
         nothing = {"explained": 0, "seed": args.seed, "unfair": 0, "executions": TRIES}
@@ -147,8 +109,8 @@ def _of_start(args: Namespace) -> int:
     worst = int(np.nanargmin(np.where(judged.unfair, judged.index, np.nan)))
     failure = judged.episodes.take([worst])
     failure = replace(failure, id=np.zeros(1, np.int64), obs=failure.obs[..., :0])
-    context, _ = _made(team, settings, judge, 0, failure, {})
-    outcome = _taken(
+    context, _ = aftermath(team, settings, judge, 0, failure, {}, warn)
+    outcome = taken(
         explanations(replace(context, settings=replace(settings, explain=1)), np.arange(1), common=False), execute
     )
     if not args.json:
@@ -158,30 +120,6 @@ def _of_start(args: Namespace) -> int:
 
 
 # --- both ---------------------------------------------------------------------------------------------
-
-
-def _made(
-    team: Team, settings: Settings, judge: Judge, seed: int, failures: Episodes | None, executions: Any
-) -> tuple[Aftermath, Callable[[Execute], Episodes]]:
-    """What a step may know, and who executes what it asks for."""
-    from epymarl_fairtest.campaign.steps.contract import Aftermath
-    from epymarl_fairtest.engine.selection import make_engine, real_engine
-
-    real = real_engine(team, settings)
-    engine = make_engine(team, settings, warn, real=real)
-    engine.keeps_obs = engine.needs_obs
-    found: Any = Loaded(failures) if failures is not None else None
-    context = Aftermath(
-        team, settings, seed, judge, found, (0, 0), executions, real.seen, warn, engine.name, engine.needs_obs
-    )
-    return context, lambda wanted: (real if wanted.real else engine).execute(wanted.tests)
-
-
-def _taken(asking: Any, execute: Callable[[Execute], Episodes]) -> Outcome:
-    from epymarl_fairtest.campaign.steps.contract import taken
-
-    outcome: Outcome = taken(asking, execute)
-    return outcome
 
 
 def _say(told: Any, *, as_json: bool, most: int) -> None:

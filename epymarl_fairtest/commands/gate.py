@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from epymarl_fairtest.commands.arguments import (
     add_search_arguments,
     add_setting_arguments,
-    checked_team,
     command_line,
     observers,
     settings_for_team,
@@ -47,7 +46,7 @@ class Judgement:
     limit: float
     value: float | None  # None if there is none
     passed: bool
-    told: str  # the result in words
+    words: str  # the result in words
     seconds: float = 0.0
 
     @property
@@ -211,6 +210,7 @@ def tested(args: Namespace) -> FinishedRun:
 
 
 def tested_in(out: Path, args: Namespace) -> FinishedRun:
+    from epymarl_fairtest.api.starting import checked_team
     from epymarl_fairtest.campaign.run import run, stopped
     from epymarl_fairtest.core.stopping import stoppable
     from epymarl_fairtest.store.finished import read_run
@@ -263,7 +263,7 @@ def table(run: FinishedRun, judgements: list[Judgement]) -> str:
     from epymarl_fairtest.campaign.summary import natural_rate
 
     width = max(len(judgement.name) for judgement in judgements)
-    lines = [f"{'PASS' if j.passed else 'FAIL'}  {j.name:<{width}}  {j.told}" for j in judgements]
+    lines = [f"{'PASS' if j.passed else 'FAIL'}  {j.name:<{width}}  {j.words}" for j in judgements]
     held = sum(judgement.passed for judgement in judgements)
     verdict = "passed" if held == len(judgements) else "failed"
     last = f"gate {verdict}: {held} of {len(judgements)} criteria hold."
@@ -297,10 +297,10 @@ def junit(run: FinishedRun, judgements: list[Judgement], seconds: float) -> byte
         shown = {"classname": "fairtest.gate", "name": f"{j.criterion} {j.limit}", "time": f"{j.seconds:.3f}"}
         case = ElementTree.SubElement(suite, "testcase", shown)
         if j.passed:
-            ElementTree.SubElement(case, "system-out").text = printable(j.told)
+            ElementTree.SubElement(case, "system-out").text = printable(j.words)
         else:
-            failure = {"message": printable(j.told), "type": "fairness"}
-            ElementTree.SubElement(case, "failure", failure).text = printable(j.told)
+            failure = {"message": printable(j.words), "type": "fairness"}
+            ElementTree.SubElement(case, "failure", failure).text = printable(j.words)
     ElementTree.indent(suites)
     text: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
     return text + b"\n"

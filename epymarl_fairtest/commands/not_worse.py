@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from epymarl_fairtest.commands.compare import newcombe, refuse_if_incomparable
+from epymarl_fairtest.api.comparing import refuse_if_incomparable
+from epymarl_fairtest.core.statistics import newcombe
 
 if TYPE_CHECKING:
     from epymarl_fairtest.store.finished import FinishedRun

@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from epymarl_fairtest import __version__
+from epymarl_fairtest.core.version import __version__
 
 HELP = """\
 Does a trained MARL team share its rewards fairly?

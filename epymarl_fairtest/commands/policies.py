@@ -51,7 +51,7 @@ class Gate:
     team: str
     name: str
     passed: bool
-    told: str  # what was found and what is required
+    words: str  # what was found and what is required
 
 
 def add_parser(commands: Any) -> None:
@@ -196,7 +196,7 @@ def table(gates: list[Gate]) -> str:
     """One line per gate, the failed ones marked."""
     teams, names = (max(len(getattr(gate, name)) for gate in gates) for name in ("team", "name"))
     lines = [
-        f"  {'ok' if gate.passed else 'FAIL':<4}  {gate.team:<{teams}}  {gate.name:<{names}}  {gate.told}"
+        f"  {'ok' if gate.passed else 'FAIL':<4}  {gate.team:<{teams}}  {gate.name:<{names}}  {gate.words}"
         for gate in gates
     ]
     failed = sum(not gate.passed for gate in gates)

@@ -94,7 +94,8 @@ def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state
             to, held = getattr(episodes, name), getattr(tests.prefix, name)
             if to.shape[-1] and held.shape[-1]:  # what agents saw is there only where somebody needs it
                 to[kept] = held[kept]
-        episodes.states[:, :-1][kept] = tests.prefix.states[:, :-1][kept]
+        if tests.prefix.states.shape[-1]:  # nor are states, where nobody will look at the episode
+            episodes.states[:, :-1][kept] = tests.prefix.states[:, :-1][kept]
     return episodes
 
 
@@ -115,7 +116,7 @@ class Tests:
     operator: NDArray[np.int8]
     parent: NDArray[np.int64]
     forced: NDArray[np.int16] | None = None  # (B, T, N); -1 lets the policy choose
-    greedy: NDArray[np.bool_] | None = None  # (B,) rows in which the team takes its best actions and never explores
+    greedy: NDArray[np.bool_] | None = None  # (B, N) agents that take their best actions and never explore
     prefix: Episodes | None = None
 
     __test__ = False  # the name is the paper's, not pytest's

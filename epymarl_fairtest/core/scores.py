@@ -11,8 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.errors import FairTestError
+
 READINGS = ("q", "logits")
+EXECUTIONS = {"q": ("epsilon_greedy", "softmax", "greedy"), "logits": ("policy", "epsilon_greedy", "greedy")}
+"""How a team of each reading may pick its actions when it is tested; the first is what `auto` means for it."""
 Array = NDArray[np.float64]
+
+
+def execution_of(asked: str, reading: str) -> str:
+    """How a team whose scores are read so picks its actions, where `asked` is what the user wants."""
+    allowed = EXECUTIONS[reading]
+    if asked == "auto":
+        return allowed[0]
+    if asked not in allowed:
+        gives = "Q-values" if reading == "q" else "the probabilities of its actions"
+        raise FairTestError(
+            f"execution={asked} does not suit this team, which gives {gives}; allowed: auto ({allowed[0]}),"
+            f" {', '.join(allowed)}."
+        )
+    return asked
 
 
 def recorded(scores: NDArray[np.float32], available: NDArray[np.bool_], reading: str) -> NDArray[np.float32]:
@@ -61,3 +79,15 @@ def greedy(values: NDArray[np.float32], available: NDArray[np.bool_]) -> NDArray
     """The best action that each agent has; of equal ones the first."""
     best: NDArray[np.int16] = np.where(available, values, -np.inf).argmax(axis=-1).astype(np.int16)
     return best
+
+
+def as_recorded(answers: NDArray[np.float32], available: NDArray[np.bool_], reading: str) -> NDArray[np.float32]:
+    """The same of what a host's controller answered: most that learn a policy answer with probabilities already."""
+    if reading == "q" or are_probabilities(answers):
+        return answers
+    return recorded(answers, available, reading)
+
+
+def are_probabilities(values: NDArray[np.float32]) -> bool:
+    """Are all rows shares of one? Logits are not, but by an accident that a whole episode does not have."""
+    return bool((values >= 0).all() and np.allclose(values.sum(axis=-1), 1.0, atol=1e-3))

@@ -13,6 +13,14 @@ def shipped(name: str) -> Path:
     raise FileNotFoundError(f"FairTest's own folder {name!r} is missing; install the package again")
 
 
+def team_folder(given: Path) -> Path:
+    """The folder of a team: as given, or where none is there, the shipped team of that name (`policies/NAME`, NAME)."""
+    if given.exists() or given.parent not in (Path(), Path("policies")):
+        return given
+    own = shipped("policies") / given.name
+    return own if own.is_dir() else given
+
+
 def presets() -> list[str]:
     """The named sets of settings."""
     return sorted(path.stem for path in (shipped("config") / "presets").glob("*.yaml"))

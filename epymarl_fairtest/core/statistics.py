@@ -5,6 +5,7 @@ Knows numbers only. As in the paper, p-values are not corrected for the number o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -96,3 +97,15 @@ def mean_of(values: Sequence[float]) -> Mean:
 def sign_test(more: int, less: int) -> float:
     """How likely at least `more` of these would be by chance, were each direction equally likely: exact, one-sided."""
     return float(stats.binomtest(more, more + less, alternative="greater").pvalue) if more + less else 1.0
+
+
+def newcombe(b: Rate, a: Rate, confidence: float) -> tuple[float, float]:
+    """Interval of the difference b - a of two independent shares, from their Wilson intervals (method 10)."""
+    (p, p_low, p_high), (q, q_low, q_high) = ((r.estimate, *wilson(r, confidence)) for r in (b, a))
+    return p - q - math.hypot(p - p_low, q_high - q), p - q + math.hypot(p_high - p, q - q_low)
+
+
+def wilson(rate: Rate, confidence: float) -> tuple[float, float]:
+    z, n, p = float(stats.norm.ppf(0.5 + confidence / 2)), rate.executions, rate.estimate
+    middle, width = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (middle - width) / (1 + z * z / n), (middle + width) / (1 + z * z / n)

@@ -3,6 +3,7 @@ folders that are named by their steps."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,7 +46,8 @@ def checkpoints_of(place: Path, described: Path | None, warn: Callable[[str], No
             f"{str(place)!r} holds no saved teams: folders named by their training steps, as the host's save_model=True"
             " makes them, or a run whose training kept some (curve_keep)."
         )
-    found = []
+    own = any((path / "policy.yaml").is_file() for path in steps.values())
+    checkpoints = []
     common: PolicyRecord | None = None
     for step, path in sorted(steps.items()):
         if not (path / WEIGHTS).is_file():
@@ -58,12 +60,24 @@ def checkpoints_of(place: Path, described: Path | None, warn: Callable[[str], No
                 common = common or _common_record(folder, described)
                 record = common
         except FairTestError as error:
-            if common is None and not (path / "policy.yaml").is_file():
+            if not own:
                 raise
-            warn(f"{error} It is left out.")
+            warn(f"{str(path)!r} is left out: {error}")
             continue
-        found.append(Checkpoint(step, path, replace(record, training_steps=step)))
-    return found
+        checkpoints.append(Checkpoint(step, path, replace(record, training_steps=step)))
+    return _of_one_training(checkpoints, warn)
+
+
+def _of_one_training(checkpoints: list[Checkpoint], warn: Callable[[str], None]) -> list[Checkpoint]:
+    """Without teams of other environments than most of them have."""
+    environments = [repr((one.record.key, one.record.env_args, one.record.time_limit)) for one in checkpoints]
+    if len(set(environments)) < 2:
+        return checkpoints
+    usual = Counter(environments).most_common(1)[0][0]
+    for one, environment in zip(checkpoints, environments, strict=True):
+        if environment != usual:
+            warn(f"{str(one.folder)!r} is left out: it plays {environment}, and the other teams {usual}.")
+    return [one for one, environment in zip(checkpoints, environments, strict=True) if environment == usual]
 
 
 def _common_record(models: Path, described: Path | None) -> PolicyRecord:

@@ -66,11 +66,11 @@ def choose(steps: Sequence[int], points: Mapping[int, Point], play: Play, max_lo
     judged = {step: play(step, JUDGING) for step in {fair.step, final, best.step}}
     ours, theirs = judged[fair.step].unfair, judged[final].unfair
     fairer, less = int(np.sum(theirs & ~ours)), int(np.sum(ours & ~theirs))
-    told = {step: point_of(step, played) for step, played in judged.items()}
-    most = max(told[best.step].team_return, told[fair.step].team_return)
+    fresh = {step: point_of(step, played) for step, played in judged.items()}
+    most = max(fresh[best.step].team_return, fresh[fair.step].team_return)
     return Choice(
-        told[fair.step], told[final], told[best.step], len(near), fairer, less, sign_test(fairer, less),
-        loss_of(told[fair.step].team_return, most), max_loss,
+        fresh[fair.step], fresh[final], fresh[best.step], len(near), fairer, less, sign_test(fairer, less),
+        loss_of(fresh[fair.step].team_return, most), max_loss,
     )  # fmt: skip
 
 
@@ -80,8 +80,10 @@ def verdict(choice: Choice) -> str:
     count = f"{chosen.executions:,} fresh executions"
 
     def rate(point: Point) -> str:
-        told = point.rate
-        return "undefined" if told is None else f"{told.estimate:.2%} ({told.low:.2%} to {told.high:.2%})"
+        measured = point.rate
+        return (
+            "undefined" if measured is None else f"{measured.estimate:.2%} ({measured.low:.2%} to {measured.high:.2%})"
+        )
 
     if chosen.step == final.step:
         return (
@@ -97,4 +99,4 @@ def verdict(choice: Choice) -> str:
     if choice.shown:
         return f"The team of step {chosen.step:,} is fairer than the final one: {compared}."
     why = "it is not shown to be fairer" if choice.loss <= choice.max_loss else "in fresh executions it loses too much"
-    return f"No checkpoint is shown to be fairer. The fairest of step {chosen.step:,}: {compared}; {why}."
+    return f"No checkpoint is shown to be fairer. The fairest, of step {chosen.step:,}: {compared}; {why}."

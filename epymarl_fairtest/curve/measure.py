@@ -1,4 +1,4 @@
-"""Saved teams play for a curve: one job per team, anywhere, kept so that the same command goes on where it stopped."""
+"""Saved teams play for a curve: one job per team, anywhere, kept so that the same command resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from epymarl_fairtest.curve.point import Played, Point, curve_judge, point_of, r
 from epymarl_fairtest.curve.series import asked_for
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.checksum import sealed, unsealed
-from epymarl_fairtest.team.checkpoint import digest, load_weights
+from epymarl_fairtest.team.checkpoint import digest, load_weights, reading_of
 from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.saved import saved_team
 
@@ -33,7 +33,7 @@ class Job:
     out: Path
 
 
-class Stage:
+class Players:
     """The environment in which teams of one training play, one after the other: made and proved once."""
 
     def __init__(self) -> None:
@@ -55,23 +55,23 @@ class Stage:
         return player.play(team.policy, curve_tests(team, episodes, seed, *names))
 
 
-_STAGE = Stage()  # of this process: a worker gets many teams of one training
+_PLAYERS = Players()  # of this process: a worker gets many teams of one training
 
 
 def measure(job: Job) -> dict[str, Any]:
     """The point of one saved team, read back if it was measured before; {"error": …} where it cannot be."""
     try:
-        _STAGE.warnings.clear()
+        _PLAYERS.warnings.clear()
         team = digest(load_weights(job.checkpoint.folder / WEIGHTS))
         asked = asked_of(job)
         path = job.out / POINTS / f"{job.checkpoint.step}.json"
         point = _read_back(path, asked, team)
         if point is None:
-            point = point_of(job.checkpoint.step, _STAGE.play(job.checkpoint, job.settings, job.seed, job.episodes))
+            point = point_of(job.checkpoint.step, _PLAYERS.play(job.checkpoint, job.settings, job.seed, job.episodes))
             path.parent.mkdir(parents=True, exist_ok=True)
             content = sealed({"asked": asked, "weights": team, "point": point.as_dict()})
             write_bytes(path, json_bytes(content))
-        return {"point": point.as_dict(), "asked": asked, "warnings": list(_STAGE.warnings)}
+        return {"point": point.as_dict(), "asked": asked, "warnings": list(_PLAYERS.warnings)}
     except FairTestError as error:
         return {"error": str(error)}
     except Exception as error:  # a stranger's environment, in whatever way it fails
@@ -85,8 +85,9 @@ def asked_of(job: Job) -> dict[str, Any]:
 
     task = task_for(make_environment(job.checkpoint.record))
     theta = curve_judge(job.settings, task).theta
+    settings = job.settings.played_by(reading_of(job.checkpoint.record))
     return asked_for(
-        job.settings, task=task.name, theta=theta, allocation=job.settings.allocation, seed=job.seed,
+        settings, task=task.name, theta=theta, allocation=job.settings.allocation, seed=job.seed,
         episodes=job.episodes,
     )  # fmt: skip
 

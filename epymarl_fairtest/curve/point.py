@@ -35,7 +35,7 @@ class Point:
 
     @property
     def rate(self) -> Rate | None:
-        """The natural rate; None where it cannot be told, because nobody received anything in any execution."""
+        """The natural rate; None where there is none, because nobody received anything in any execution."""
         return rate_of(self.unfair, self.executions) if self.undefined < self.executions else None
 
     @property

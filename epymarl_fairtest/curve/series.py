@@ -63,7 +63,7 @@ def content_of(curve: Curve) -> bytes:
 
 
 def read_curve(path: Path, warn: Callable[[str], None] | None = None) -> Curve:
-    """The curve in a file. A torn last line, as a kill leaves it, and damaged ones are left out and told."""
+    """The curve in a file. A torn last line, as a kill leaves it, and damaged ones are left out with a warning."""
     try:
         if path.exists() and not path.is_file():
             raise damaged(path, "it is no file")

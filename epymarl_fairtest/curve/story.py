@@ -1,4 +1,4 @@
-"""What a curve tells: the key `curve` of summary.json, and its sentences. Plain data and words, no drawing."""
+"""What a curve says: the key `curve` of summary.json, and its sentences. Plain data and words, no drawing."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _numbers(point: Point) -> dict[str, Any]:
 
 def at(story: Story, mark: str) -> dict[str, Any] | None:
     """The point that is marked so: final, best_return or fairest."""
-    found: dict[str, Any] | None = next((point for point in story["points"] if point["step"] == story[mark]), None)
-    return found
+    marked: dict[str, Any] | None = next((point for point in story["points"] if point["step"] == story[mark]), None)
+    return marked
 
 
 def trend_sentence(story: Story) -> str:

@@ -11,7 +11,7 @@ from epymarl_fairtest.engine.contract import ActionRule
 def choose(
     q: NDArray[np.float32], stream: NDArray[np.uint64], step: NDArray[np.integer], rule: ActionRule
 ) -> NDArray[np.int16]:
-    """q (B, N, A), one stream and one stream position per row, to actions (B, N)."""
+    """Recorded values (B, N, A), one stream and one stream position per row, to actions (B, N)."""
     best = greedy(q, rule.available)
     if rule.kind == "greedy":
         return best
@@ -21,6 +21,8 @@ def choose(
     first = rng.uniform(stream[:, None], counter)
     if rule.kind == "softmax":
         return _inverse_cdf(probabilities(q, rule.available, temperature=_scale(q, rule)), first)
+    if rule.kind == "policy":  # the values are probabilities
+        return _inverse_cdf(q.astype(np.float64), first)
     second = rng.uniform(stream[:, None], counter + 1)
     allowed = np.broadcast_to(rule.available / rule.available.sum(axis=-1, keepdims=True), q.shape)
     return np.where(first < rule.epsilon, _inverse_cdf(allowed, second), best).astype(np.int16)

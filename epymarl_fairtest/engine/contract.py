@@ -28,7 +28,7 @@ class Engine(Protocol):
 class ActionRule:
     """How the trained team picks its actions, and which actions exist."""
 
-    kind: str  # epsilon_greedy, softmax or greedy
+    kind: str  # epsilon_greedy, softmax, policy or greedy
     epsilon: float
     temperature: float
     available: NDArray[np.bool_]  # (N, A)

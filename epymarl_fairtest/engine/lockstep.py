@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -32,12 +32,16 @@ class Lockstep:
         self.episodes = self.steps = 0  # executed so far
 
     def execute(self, tests: Tests) -> Episodes:
-        # At least one group: no tests give no episodes, of the right shapes.
-        groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, max(len(tests), 1), CHUNK)]
-        episodes = refuse_odd(Episodes.concatenate([self._execute_group(group) for group in groups]))
+        episodes = refuse_odd(Episodes.concatenate(self.play(tests)))
         self.episodes += len(episodes)
         self.steps += episodes.executed_steps()
         return episodes
+
+    def play(self, tests: Tests) -> list[Episodes]:
+        """The episodes of these tests, group by group."""
+        # At least one group: no tests give no episodes, of the right shapes.
+        groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, max(len(tests), 1), CHUNK)]
+        return [self._execute_group(group) for group in groups]
 
     def initial_states(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]:
         """What the resets of these seeds give (B, S); nothing is stepped."""
@@ -55,9 +59,14 @@ class Lockstep:
         if policy.hidden_size:  # without memory the past does not matter
             (world,) = self._some_worlds(1)
             for row, steps in enumerate(episodes.start_step):
+                if world.retraced:
+                    world.reset(int(episodes.root_seed[row]))
                 for step in range(steps):
-                    world.restore(episodes.states[row, step], step)
+                    if not world.retraced:
+                        world.restore(episodes.states[row, step], step)
                     obs[row, step] = world.obs
+                    if world.retraced:
+                        world.step(episodes.actions[row, step])
         return replace(episodes, obs=obs)
 
     def _some_worlds(self, count: int) -> list[World]:
@@ -69,14 +78,7 @@ class Lockstep:
         policy, rule = self._policy, self.rule
         episodes = blank_episodes(tests, policy, limit=self.limit, state_size=self.state_size, seen=self.keeps_obs)
         worlds = self._some_worlds(len(tests))
-        for world, from_seed, seed, state, first in zip(
-            worlds, tests.from_seed, tests.root_seed, tests.start_state, tests.start_step, strict=True
-        ):
-            if from_seed:
-                world.reset(int(seed))
-            else:
-                world.restore(state, int(first))
-
+        begin(worlds, tests)
         hidden, last = memory_before(policy, tests.prefix, tests.start_step)
         step = tests.start_step.copy()
         rows = np.flatnonzero(step < self.limit)  # the episodes that are still running
@@ -89,11 +91,11 @@ class Lockstep:
             finite = np.isfinite(q).all(axis=(1, 2))
             if not finite.all():
                 bad = int(finite.argmin())
-                raise not_finite(int(tests.root_seed[rows[bad]]), int(at[bad]))
+                raise not_finite(int(tests.root_seed[rows[bad]]), int(at[bad]), policy.reading)
             q = recorded(q, rule.available, policy.reading)
             actions = choose(q, tests.stream[rows], at + tests.shift[rows], rule)
             if tests.greedy is not None:
-                actions = np.where(tests.greedy[rows, None], greedy(q, rule.available), actions)
+                actions = np.where(tests.greedy[rows], greedy(q, rule.available), actions)
             if tests.forced is not None:
                 forced = tests.forced[rows, at]
                 actions = np.where(forced >= 0, forced, actions)
@@ -109,6 +111,24 @@ class Lockstep:
             rows = np.array([r for r in rows if not worlds[r].done and step[r] < self.limit], np.intp)
         episodes.length[:] = step
         return episodes
+
+
+def begin(worlds: Sequence[World], tests: Tests) -> None:
+    """Each world where its test begins. A way that several tests have in common is gone once, and copied."""
+    arrived: dict[bytes, World] = {}
+    for row, (world, from_seed) in enumerate(zip(worlds, tests.from_seed, strict=True)):
+        seed, first = int(tests.root_seed[row]), int(tests.start_step[row])
+        if from_seed:
+            world.reset(seed)
+        elif not world.retraced:
+            world.restore(tests.start_state[row], first)
+        else:
+            way = np.empty((0, 0), np.int16) if tests.prefix is None else tests.prefix.actions[row, :first]
+            known = arrived.setdefault(seed.to_bytes(8, "little") + way.tobytes(), world)
+            if known is world:
+                world.retrace(seed, way)
+            else:
+                world.follow(known)
 
 
 def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool) -> Episodes:
@@ -140,27 +160,33 @@ def memory_before(
     if prefix is None or not start.any():
         return hidden, last
     if policy.hidden_size:
-        first, of = _different_pasts(prefix, start)
+        longest, of = _different_pasts(prefix, start)
+        now = np.zeros((len(longest), *hidden.shape[1:]), np.float32)
         for t in range(int(start.max())):
-            rows = first[start[first] > t]
+            on = np.flatnonzero(start[longest] > t)
+            rows = longest[on]
             before = prefix.actions[rows, t - 1] if t else last[rows]
             obs = prefix.obs[rows, t] if seen is None else seen(prefix.states[rows, t])
-            _, hidden[rows] = policy.forward(obs, before, hidden[rows])
-        hidden = hidden[first[of]]
+            _, now[on] = policy.forward(obs, before, now[on])
+            due = np.flatnonzero(start == t + 1)
+            hidden[due] = now[of[due]]
     late = np.flatnonzero(start > 0)
     last[late] = prefix.actions[late, start[late] - 1]
     return hidden, last
 
 
 def _different_pasts(prefix: Episodes, start: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows whose pasts differ, and for each row which of those its own is: tests that continue one episode from one
-    step share what happened before it. An episode is known by its id; one without an id is a past of its own."""
+    """One row for each past, the one that goes furthest, and for each row which of those its own is: tests that
+    continue one episode share what happened before they begin. An episode is known by its id; one without an id is a
+    past of its own."""
     own = np.arange(len(start))
     if len(prefix.id) != len(start):
         return own, own
-    past = np.stack([np.where(prefix.id >= 0, prefix.id, -1 - own), start], axis=1)
-    _, first, of = np.unique(past, axis=0, return_index=True, return_inverse=True)
-    return first, of.reshape(-1)
+    _, of = np.unique(np.where(prefix.id >= 0, prefix.id, -1 - own), return_inverse=True)
+    longest = np.zeros(int(of.max(initial=-1)) + 1, np.int64)
+    order = np.argsort(start, kind="stable")
+    longest[of[order]] = order  # the last one that is written goes furthest
+    return longest, of.reshape(-1)
 
 
 def q_if_seen(
@@ -171,9 +197,10 @@ def q_if_seen(
     return policy.forward(obs, last, hidden)[0]
 
 
-def not_finite(seed: int, step: int) -> FairTestError:
+def not_finite(seed: int, step: int, reading: str) -> FairTestError:
+    scores = "Q-values" if reading == "q" else "logits"
     return FairTestError(
-        f"The team's Q-values are not finite (seed {seed}, step {step}): the network holds NaN or infinite"
-        " weights, or training diverged. FairTest needs finite Q-values; load an earlier checkpoint"
+        f"The team's {scores} are not finite (seed {seed}, step {step}): the network holds NaN or infinite"
+        f" weights, or training diverged. FairTest needs finite {scores}; load an earlier checkpoint"
         " (load_step=...) or train with a smaller learning rate."
     )

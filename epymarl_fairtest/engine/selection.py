@@ -9,6 +9,7 @@ from epymarl_fairtest.core.clock import Clock
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.engine.contract import ActionRule, Engine
+from epymarl_fairtest.engine.crew import Crew, can_fork
 from epymarl_fairtest.engine.lockstep import Lockstep
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.tasks import TASKS
@@ -18,8 +19,13 @@ from epymarl_fairtest.team.contract import Team
 
 def real_engine(team: Team, settings: Settings) -> Lockstep:
     """The environment itself; inside a host, its own wrappers and controller."""
-    rule = ActionRule(settings.execution, settings.epsilon, settings.temperature, team.available)
-    return Lockstep(team.make_world, team.policy, rule, limit=team.limit, state_size=team.task.state_size)
+    kind = settings.played_by(team.policy.reading).execution
+    rule = ActionRule(kind, settings.epsilon, settings.temperature, team.available)
+    size = {"limit": team.limit, "state_size": team.task.state_size}
+    processes = settings.workers or 1
+    if processes > 1 and can_fork():
+        return Crew(team.make_world, team.policy, rule, **size, workers=processes)
+    return Lockstep(team.make_world, team.policy, rule, **size)
 
 
 def make_engine(

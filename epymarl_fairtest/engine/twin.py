@@ -26,8 +26,10 @@ from epymarl_fairtest.team.contract import CHUNK, Policy
 
 States = NDArray[np.float64]
 
-GROUP = 4 * CHUNK
-"""Worlds that step together: the loop's own cost is shared by four forward passes."""
+GROUP = 16 * CHUNK
+"""Worlds that step together: the loop's own cost is shared by up to sixteen forward passes, and where episodes end at
+different steps the last pass, which is padded, is one of many."""
+FEWEST = 4 * CHUNK  # however many threads there are
 
 
 class Twin:
@@ -48,13 +50,17 @@ class Twin:
         )
         # Rows that start at similar steps share a group, so that it ends for all of them together.
         order = np.argsort(tests.start_step, kind="stable")
-        groups = [order[first : first + GROUP] for first in range(0, len(order), GROUP)]
+        share = -(-len(order) // self._threads)
+        size = min(max(share, FEWEST), GROUP)
+        groups = [order[first : first + size] for first in range(0, len(order), size)]
+        past = None if tests.prefix is None else _past(tests.prefix, self._policy)
+        before = memory_before(self._policy, past, tests.start_step, self._seen)  # once for all that share a past
         if self._threads > 1 and len(groups) > 1:
             with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(lambda rows: self._execute_group(tests, rows, episodes), groups))
+                list(pool.map(lambda rows: self._execute_group(tests, rows, before, episodes), groups))
         else:
             for rows in groups:
-                self._execute_group(tests, rows, episodes)
+                self._execute_group(tests, rows, before, episodes)
         return refuse_odd(episodes)
 
     def initial_states(self, seeds: NDArray[np.int64]) -> States:
@@ -68,15 +74,16 @@ class Twin:
         self._kernel.observe(states, np.ones(len(states), bool), seen)
         return seen
 
-    def _execute_group(self, tests: Tests, rows: NDArray[np.int64], episodes: Episodes) -> None:
+    def _execute_group(
+        self, tests: Tests, rows: NDArray[np.int64], before: tuple[NDArray[Any], NDArray[Any]], episodes: Episodes
+    ) -> None:
         group = replace(tests, prefix=None).take(rows)
         kernel, policy, rule, count = self._kernel, self._policy, self._rule, len(rows)
         states = group.start_state.copy()
         fresh = np.flatnonzero(group.from_seed)
         if len(fresh):
             states[fresh] = self.initial_states(group.root_seed[fresh])
-        past = None if tests.prefix is None else _past(tests.prefix, policy).take(rows)
-        hidden, last = memory_before(policy, past, group.start_step, self._seen)
+        hidden, last = (part[rows] for part in before)  # copies, which this group changes
         step = group.start_step.copy()
         running = step < self._limit
         over = np.zeros(count, bool)
@@ -96,7 +103,7 @@ class Twin:
                 on = np.flatnonzero(running)
                 scores, hidden[on] = policy.forward(seen[on], last[on], hidden[on])
                 q[on] = recorded(scores, rule.available, policy.reading)
-            if rule.kind == "softmax":
+            if rule.kind in ("softmax", "policy"):
                 finite = bool(np.isfinite(q[running]).all())
                 actions = np.where(running[:, None], choose(q, group.stream, at, rule), actions)
             else:
@@ -106,9 +113,9 @@ class Twin:
                 )
             if not finite:
                 bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
-                raise not_finite(int(group.root_seed[bad]), int(step[bad]))
+                raise not_finite(int(group.root_seed[bad]), int(step[bad]), policy.reading)
             if group.greedy is not None:
-                actions = np.where(group.greedy[:, None], greedy(q, rule.available), actions).astype(np.int16)
+                actions = np.where(group.greedy, greedy(q, rule.available), actions).astype(np.int16)
             if group.forced is not None:
                 forced = group.forced[np.arange(count), np.minimum(step, self._limit - 1)]
                 actions = np.where(forced >= 0, forced, actions).astype(np.int16)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,8 @@ from epymarl_fairtest.curve.player import WITH_TWIN, Player, curve_tests
 from epymarl_fairtest.curve.point import Point, curve_judge, point_of
 from epymarl_fairtest.curve.series import FILE, FOLDER, append, asked_for, begin
 from epymarl_fairtest.host.aside import aside
-from epymarl_fairtest.host.controller import ControllerPolicy
-from epymarl_fairtest.host.tap import told
+from epymarl_fairtest.host.controller import ControllerPolicy, untouched
+from epymarl_fairtest.host.tap import in_words
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.team.checkpoint import PolicyRecord, mismatches, rebuild, save_policy
@@ -114,11 +113,11 @@ class LearningCurve:
         if not self._on or (self.points and self.points[-1].step == step):
             return
         try:
-            with aside(), _untouched(runner.mac), warnings.catch_warnings():
+            with aside(), untouched(runner.mac), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 self._take(runner, step)
         except Exception as error:  # whatever it is, training is worth more than our curve
-            self._stop(told(error).removeprefix("PluginError: "))
+            self._stop(in_words(error).removeprefix("PluginError: "))
 
     def _take(self, runner: Any, step: int) -> None:
         course, record = self._course, replace(self._course.record(step), test_return=None)
@@ -177,8 +176,8 @@ class LearningCurve:
     def _stop(self, why: str) -> None:
         self._broken = True
         self._console.warning(
-            f"FairTest draws no further points of the fairness curve: {why.rstrip('.')}. Training goes on, and the team"
-            " is tested when it ends."
+            f"FairTest draws no further points of the fairness curve: {why.rstrip('.')}. Training continues, and the"
+            " team is tested when it ends."
         )
 
 
@@ -196,20 +195,6 @@ def logged(point: Point) -> dict[str, float]:
         "undefined": point.undefined_share,
     }
     return {name: value for name, value in values.items() if value is not None}
-
-
-@contextmanager
-def _untouched(mac: Any) -> Iterator[None]:
-    """What the live controller remembers of its episode, and its networks' mode, are put back."""
-    missing = object()
-    hidden, training = getattr(mac, "hidden_states", missing), getattr(mac.agent, "training", missing)
-    try:
-        yield
-    finally:
-        if hidden is not missing:
-            mac.hidden_states = hidden
-        if training is not missing:
-            mac.agent.train(training)
 
 
 def _free(folder: Path) -> Path:

@@ -191,9 +191,9 @@ def _apply(tree: "_Tree", patch: Patch) -> None:
 
 def _undo(tree: "_Tree", name: str, edit: Edit) -> None:
     data = tree.read(name)
-    found = _find(data, edit.new) if data is not None else []
-    if data is not None and len(found) == 1:
-        tree.put(name, _swap(data, found[0], edit.old))
+    occurrences = _find(data, edit.new) if data is not None else []
+    if data is not None and len(occurrences) == 1:
+        tree.put(name, _swap(data, occurrences[0], edit.old))
 
 
 def _patches() -> list[Patch]:

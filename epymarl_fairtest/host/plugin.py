@@ -21,7 +21,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,15 +37,16 @@ from epymarl_fairtest.core.stopping import stoppable
 from epymarl_fairtest.curve.player import has_twin
 from epymarl_fairtest.curve.point import curve_judge
 from epymarl_fairtest.host.aside import aside
+from epymarl_fairtest.host.checks import check_algorithm, check_environment, check_out, either, odd_spaces
 from epymarl_fairtest.host.console import exit_as_stopped, on_terminal, quieten, say_last
-from epymarl_fairtest.host.controller import ControllerPolicy
+from epymarl_fairtest.host.controller import ControllerPolicy, try_controller, untouched
 from epymarl_fairtest.host.curve import Course, LearningCurve
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.host.learner_state import remembered_learner, settings_of_learner, state_of
 from epymarl_fairtest.host.recording import Recording
 from epymarl_fairtest.host.repairing import options_of, repair_run
 from epymarl_fairtest.host.sacred_log import SacredLog, storage_folder
-from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world, told
+from epymarl_fairtest.host.tap import TappedConnection, TappedFactory, host_world, in_words
 from epymarl_fairtest.host.welfare import FairTraining
 from epymarl_fairtest.report.observer import Page
 from epymarl_fairtest.store.run import RunFolder
@@ -74,10 +74,6 @@ BESIDES = 10.0  # seconds for what does not grow with the budget: compiling, the
 ALIKE = 0.99  # agents whose index never falls below this share alike whatever they do
 
 
-def either(*names: str) -> str:
-    return ", ".join(names[:-1]) + f" or {names[-1]}"
-
-
 def command_line() -> str:
     """The host's command as one would type it again: no absolute path, whatever the launcher made of it."""
     program = os.path.relpath(sys.argv[0]) if os.path.isabs(sys.argv[0]) else sys.argv[0]
@@ -100,17 +96,19 @@ class Plugin:
             self.settings = configure({} if given is None else given)
             strategy_of(self.settings).check_settings(self.settings)
             options_of(self.settings.repair)
-            self._check_algorithm()
-            self._check_environment()
+            check_environment(args)
+            self._reading = check_algorithm(args)
+            self.settings = self.settings.played_by(self._reading)
             self._out = Path(self.settings.out) if self.settings.out else host.results_folder(args)
-            self._check_out()
+            check_out(self._out)
             self._probe()
             strategy_of(self.settings).check_settings(self.settings, self.task)
             self._record(0)  # whatever the team's record lacks is better known now
             self._check_checkpoint()
             self._learner = remembered_learner(host, args)
         self._seed = self.settings.root_seed(int(args.seed))
-        self.recording = Recording(TrainingSample(self.settings.training_pool, self._seed), self._warn)
+        sample = TrainingSample(self.settings.training_pool, self._seed)
+        self.recording = Recording(sample, self._warn, self._available, self._reading)
         self.curve = LearningCurve(self._course())
         self._fair = self._fair_training()
 
@@ -136,44 +134,6 @@ class Plugin:
 
     # --- before training ---
 
-    def _check_algorithm(self) -> None:
-        args = self._args
-        if args.env != "gymma":
-            raise FairTestError(
-                f"FairTest tests environments of --env-config=gymma; this run uses env={args.env!r}, whose wrapper"
-                f" hides the rewards of the single agents. Choose {either('gymma', *environments())}."
-            )
-        if getattr(args, "agent_output_type", None) != "q":
-            raise FairTestError(
-                f"The algorithm {args.name!r} learns no Q-values (agent_output_type="
-                f"{getattr(args, 'agent_output_type', None)!r}); FairTest's decision uncertainty f3 and its state"
-                " abstraction need Q-values. Use qmix, vdn, iql or their _ns variants."
-            )
-
-    def _check_environment(self) -> None:
-        for name, example in (("key", "lbforaging:Foraging-8x8-3p-3f-v3"), ("time_limit", "50")):
-            if not self._args.env_args.get(name):
-                raise FairTestError(
-                    f"env_args.{name} is missing: no environment can be made without it. Give it after `with`, for"
-                    f" example env_args.{name}={example}, or choose --env-config={either(*environments())}."
-                )
-
-    def _check_out(self) -> None:
-        """Nobody wants to learn after two hours that the results cannot be written."""
-        if self._out.exists():
-            raise FairTestError(
-                f"The run folder {str(self._out)!r} already exists, and a run is never overwritten."
-                " Choose another fairtest_args.out or move it away."
-            )
-        parent = self._out.resolve().parent
-        while not parent.exists():
-            parent = parent.parent
-        if not (parent.is_dir() and os.access(parent, os.W_OK)):
-            raise FairTestError(
-                f"FairTest cannot write to {str(parent)!r}, where the run folder {str(self._out)!r} would go."
-                " Choose another fairtest_args.out or change the permissions."
-            )
-
     def _make_wrapper(self) -> Any:
         entry = self._host.environments[self._args.env]
         return entry(**self._host.environment_arguments(self._args))
@@ -185,7 +145,7 @@ class Plugin:
         except FairTestError:
             raise
         except Exception as error:
-            reason = self._explain()
+            reason = odd_spaces(self._args.env_args.get("key"))
             if reason is None:
                 raise
             raise reason from error
@@ -201,6 +161,9 @@ class Plugin:
         resolve_allocation(self.task, self.settings.allocation)
         world = host_world(wrapper, self.task, self._host, self.settings.allocation)
         received = self._random_rewards(world)
+        self._caution = self.task.admit(self._world, self._available)
+        if self._caution:
+            self._say(f"FairTest: {self._caution}", warning=True)
         self._has_twin = has_twin(self.task, wrapper._env, self.settings)
         wrapper.close()
         index = jfi(totals(of_agents(received, self.settings.agents)))
@@ -227,26 +190,6 @@ class Plugin:
                 raise odd_reward(float(episode[odd]), f"seed {seed}, step {odd[0]}, agent {odd[1]}")
         self._step_seconds = (time.perf_counter() - began) / steps
         return received
-
-    def _explain(self) -> FairTestError | None:
-        """The hosts' wrapper fails obscurely on spaces it does not know; anything else is the host's to say."""
-        key = self._args.env_args.get("key")
-        try:
-            space = gymnasium.make(key).action_space
-        except Exception:
-            return None
-        agents = getattr(space, "spaces", None)
-        if agents is None:
-            return FairTestError(
-                f"The environment {key!r} has a single agent (action space {space}): there is nobody to share"
-                " with. FairTest needs a multi-agent environment with one action space per agent."
-            )
-        if any(not isinstance(agent, gymnasium.spaces.Discrete) for agent in agents):
-            return FairTestError(
-                f"The environment {key!r} has continuous actions ({agents[0]}); QMIX, VDN and IQL, and so FairTest,"
-                " need discrete ones. Choose the environment's discrete variant."
-            )
-        return None
 
     def _check_checkpoint(self) -> None:
         """The host only logs a line when the folder is missing, and fails obscurely when the team does not fit."""
@@ -315,6 +258,11 @@ class Plugin:
             " training ends."
         )
         self.curve.announce()
+
+    def meet(self, runner: Any) -> None:
+        """The controller is made: can it be asked as the test will ask it? Better known now than after training."""
+        with aside(), untouched(runner.mac):
+            try_controller(runner.mac, runner.new_batch, self._args, self._obs_size)
 
     # --- after training ---
 
@@ -402,7 +350,7 @@ class Plugin:
             if (learner := self._learner()) is not None:
                 save_learner(policy, state_of(learner))
         except Exception as error:  # a full disk, or a fork's learner in whatever way it differs
-            self._warn(f"FairTest keeps nothing of the learner ({told(error)}); the team itself is saved.")
+            self._warn(f"FairTest keeps nothing of the learner ({in_words(error)}); the team itself is saved.")
 
     def _save_sample(self, policy: Path) -> None:
         """Into the run, and beside the models; a loaded team brings the sample of its training along."""
@@ -442,12 +390,16 @@ class Plugin:
         return Team(
             task=self.task,
             policy=policy,
-            make_world=lambda: host_world(self._make_wrapper(), self.task, self._host, self.settings.allocation),
+            make_world=self._world,
+            caution=self._caution,
             available=self._available,
             limit=self._limit,
             environment=self._make_wrapper()._env,
             allocation=self.settings.allocation,
         )
+
+    def _world(self) -> World:
+        return host_world(self._make_wrapper(), self.task, self._host, self.settings.allocation)
 
     def _begins(self) -> str:
         """What is about to happen, and how long it may take."""

@@ -11,16 +11,25 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.rewards import first_odd, odd_reward
-from epymarl_fairtest.host.tap import Paid, told
+from epymarl_fairtest.core.scores import as_recorded
+from epymarl_fairtest.host.tap import Paid, in_words
 from epymarl_fairtest.team.sample import TrainingSample
 
 
 class Recording:
-    def __init__(self, sample: TrainingSample, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        sample: TrainingSample,
+        warn: Callable[[str], None],
+        available: NDArray[np.bool_] | bool = True,  # (agents, actions): which actions exist
+        reading: str = "q",
+    ) -> None:
         self.sample, self._warn = sample, warn
+        self._available, self._reading = np.asarray(available), reading
         self.sources: Sequence[Any] = ()  # whatever keeps rewards: one per environment
         self.broken = False
         self.always = False  # keep the rewards of every episode, for whoever looks at `played`
@@ -59,7 +68,7 @@ class Recording:
                 row = position - first
                 self._keep(position, recorded[row], [out[row] for out in seen])
         except Exception as error:  # whatever it is, training is worth more than our sample of it
-            self._stop(told(error))
+            self._stop(in_words(error))
 
     def _keep(self, position: int, paid: Sequence[Paid], scores: Sequence[Any]) -> None:
         broken = next((why for why in paid if isinstance(why, str)), None)
@@ -69,13 +78,13 @@ class Recording:
         odd = first_odd(rewards)
         if odd is not None:
             raise odd_reward(float(rewards[odd]), f"training episode {position}, step {odd[0]}, agent {odd[1]}")
-        q = np.stack([out.cpu().numpy() for out in scores[: len(rewards)]])
-        self.sample.add(position, q.astype(np.float32), rewards)
+        q = np.stack([out.cpu().numpy() for out in scores[: len(rewards)]]).astype(np.float32)
+        self.sample.add(position, as_recorded(q, self._available, self._reading), rewards)
 
     def _stop(self, why: str) -> None:
         self.broken = True
         self.sample = TrainingSample(0, 0)  # a part of it would be the early episodes alone
         self._warn(
-            f"FairTest records no more training episodes: {why.rstrip('.')}. Training goes on; the team is tested"
+            f"FairTest records no more training episodes: {why.rstrip('.')}. Training continues; the team is tested"
             " without a sample of its training."
         )

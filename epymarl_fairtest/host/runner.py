@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import wraps
 from typing import Any
 
 from epymarl_fairtest.host.aside import PluginError
@@ -25,6 +26,12 @@ def fairtest_runner(base: type, host: Host) -> type:
             with self._fairtest.tapping():
                 super().__init__(*given, **named)
             self._fairtest.connect(self)
+
+        @wraps(getattr(base, "setup", object))  # whose parameters a host may look at
+        def setup(self, *args: Any, **kwargs: Any) -> Any:
+            made = super().setup(*args, **kwargs)
+            self._fairtest.meet(self)
+            return made
 
         def run(self, *args: Any, **kwargs: Any) -> Any:
             test_mode = kwargs.get("test_mode", args[0] if args else False)

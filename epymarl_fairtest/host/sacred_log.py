@@ -99,9 +99,13 @@ def sacred_folder(run: Path, manifest: Mapping[str, Any]) -> Path | None:
 
 def scalars(summary: dict[str, Any]) -> dict[str, Any]:
     """The natural rate first: it says how unfair the team is, everything else how the search went."""
-    rate, told = summary["natural_rate"] or {}, summary.get("explain")
-    causes = {f"cause_{cause}": count for cause, count in told["causes"].items()} if told else {}
-    why = {"explained": told["explained"], **causes, "avoidable_by_one_decision": told["with_decision"]} if told else {}
+    rate, explained = summary["natural_rate"] or {}, summary.get("explain")
+    causes = {f"cause_{cause}": count for cause, count in explained["causes"].items()} if explained else {}
+    why = (
+        {"explained": explained["explained"], **causes, "avoidable_by_one_decision": explained["with_decision"]}
+        if explained
+        else {}
+    )
     return {
         "natural_rate": rate.get("rate"),
         "natural_rate_low": rate.get("low"),

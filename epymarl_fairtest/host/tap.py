@@ -43,7 +43,7 @@ class Tap:
             try:
                 self.reward = self._paid(result)
             except Exception as error:  # the allocation may be the user's
-                self.reward = told(error)
+                self.reward = in_words(error)
         if self.recorded is not None:
             self.recorded.append(self.reward)
         return result
@@ -60,7 +60,7 @@ class Tap:
         return self.env.reset(*args, **kwargs)
 
 
-def told(error: Exception) -> str:
+def in_words(error: Exception) -> str:
     """An error in one line; of ours, the sentence alone."""
     return str(error) if isinstance(error, FairTestError) else f"{type(error).__name__}: {error}"
 

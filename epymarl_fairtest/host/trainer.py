@@ -27,10 +27,10 @@ from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.team.checkpoint import (
     LEARNER,
     PolicyRecord,
-    gives_q_values,
     load_learner,
     load_record,
     load_weights,
+    reading_of,
     rebuild,
     save_learner,
     save_policy,
@@ -197,7 +197,7 @@ class HostTrainer:
 
     def _args(self, host: Host, record: PolicyRecord, seed: int) -> Any:
         """The host's arguments for this team: its own settings where they are known, else the host's."""
-        if not gives_q_values(record):
+        if reading_of(record) != "q":
             raise FairTestError(
                 f"The team was trained with {record.algorithm!r}; repair trains Q-learners on, whose episodes may come"
                 " from anywhere: iql, vdn, qmix and their _ns variants."

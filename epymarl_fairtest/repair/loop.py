@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.curve.checkpoints import checkpoints_of
 from epymarl_fairtest.curve.marks import loss_of
 from epymarl_fairtest.curve.point import Played, point_of

@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from epymarl_fairtest.report.plots import Plot
 from epymarl_fairtest.report.study_figures import HIGHLIGHT, INK, NO_DATE, STYLE, plain_axes
 
 COLOURS = ("#E69F00", HIGHLIGHT)  # orange and blue: told apart by everyone; the second is solid, the first dashed
@@ -33,9 +34,9 @@ class Side:
     high: float
 
 
-def compare_figure(sides: Sequence[Side], theta: float, index_name: str, confidence: float, verdict: str) -> Figure:
+def compare_figure(sides: Sequence[Side], theta: float, index_name: str, confidence: float, verdict: str) -> Plot:
     """Left: share of random executions up to each index; logarithmic, because the unfair ones are few. Right: rates."""
-    figure = Figure(figsize=(8.6, 3.6), layout="constrained")
+    figure = Plot(figsize=(8.6, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[3, 2])
     for side, colour, dash in zip(sides, COLOURS, DASHES, strict=True):
         order = np.sort(side.index)

@@ -69,30 +69,37 @@ def figures_of(view: View, chains: Sequence[Sequence[Link]]) -> dict[str, list[s
 
 
 def index_figure(view: View) -> str:
-    histogram = view.histogram
-    assert histogram is not None
     figure, axes = _axes(WIDE, 2.75)
-    both = histogram.random is not None and view.searched
-    if histogram.random is not None and both:
-        axes.stairs(histogram.random, histogram.edges, fill=True, color=QUIET, alpha=0.35)
-    axes.stairs(histogram.everything, histogram.edges, color=ACCENT, linewidth=1.6, fill=not both,
-                alpha=None if both else 0.6)  # fmt: skip
-    axes.axvline(view.theta, color=INK, linewidth=1, linestyle=(0, (4, 3)))
-    right = view.theta > (histogram.edges[0] + 1) / 2
-    beside: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": 8.5}
-    axes.annotate(f"unfair up to θ = {threshold(view.theta)}", (view.theta, 1), (-5 if right else 5, -3),
-                  ha="right" if right else "left", **beside)  # fmt: skip
-    axes.set_xlim(histogram.edges[0], 1)
-    axes.set_xlabel(view.index_name)
-    axes.set_ylabel("share of the episodes")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    _grid(axes, "y")
+    index_axes(axes, view)
     quantiles = view.record.summary.get("index_quantiles") or {}
     known = ", ".join(f"quantile {name}: {value:.3f}" for name, value in quantiles.items() if value is not None)
     return element_of(
         figure, "index", f"Histogram of {view.index_name}, threshold {threshold(view.theta)}. All executions: {known}."
     )
+
+
+def index_axes(axes: Axes, view: View, ink: str = INK, quiet: str = QUIET, accent: str = ACCENT) -> None:
+    """The distribution of the index: random executions filled, everything that was judged as a line."""
+    histogram = view.histogram
+    if histogram is not None:
+        both = histogram.random is not None and view.searched
+        if histogram.random is not None and both:
+            axes.stairs(
+                histogram.random, histogram.edges, fill=True, color=quiet, alpha=0.35, label="random executions"
+            )
+        axes.stairs(histogram.everything, histogram.edges, color=accent, linewidth=1.6, fill=not both,
+                    alpha=None if both else 0.6, label="all that were judged")  # fmt: skip
+        axes.set_xlim(histogram.edges[0], 1)
+    axes.axvline(view.theta, color=ink, linewidth=1, linestyle=(0, (4, 3)))
+    right = view.theta > (axes.get_xlim()[0] + 1) / 2
+    beside: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": 8.5}
+    axes.annotate(f"unfair up to θ = {threshold(view.theta)}", (view.theta, 1), (-5 if right else 5, -3),
+                  ha="right" if right else "left", **beside)  # fmt: skip
+    axes.set_xlabel(view.index_name)
+    axes.set_ylabel("share of the episodes")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    _grid(axes, "y")
 
 
 def worst_figure(view: View) -> str:

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.campaign.selection import gallery
+from epymarl_fairtest.campaign.selection import failures_to_watch
 from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.layout import task_of
+from epymarl_fairtest.report.packed import packed
 from epymarl_fairtest.report.scenes import Scene, scene_of
+from epymarl_fairtest.report.view import MOST_ROWS
 from epymarl_fairtest.report.why import Small, Why, smalls_of, whys_of
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import FinishedRun
@@ -40,6 +42,7 @@ class Replays:
     representative: list[Replay]
     placed: bool  # are the agents' places known?
     smallest: list[Replay] = field(default_factory=list)  # smallest examples, beside their fair neighbours
+    others: str = ""  # the other failures of the table, packed
 
     @property
     def all(self) -> list[Replay]:
@@ -60,19 +63,24 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     task = task or task_of(record.path, record.manifest, episodes)
     stable = np.flatnonzero(record.failures["status"] != "unstable")
     index, roots = record.failures["index"], record.failures["root_seed"]
-    lowest, typical = gallery(task, index, roots, stable, episodes.take)
+    lowest, typical = failures_to_watch(task, index, roots, stable, episodes.take)
 
     whys = whys_of(record, task)
 
+    def scene_at(row: int) -> Scene:
+        name = str(record.summary.get("index", "jfi"))
+        return scene_of(task, episodes, row, name, record.theta, record.agents)
+
     def shown_at(rows: NDArray[np.int64]) -> list[Replay]:
-        index = str(record.summary.get("index", "jfi"))
-        scenes = [scene_of(task, episodes, row, index, record.theta, record.agents) for row in rows.tolist()]
-        return [replay_of(scene, whys.get(scene.id)) for scene in scenes]
+        return [replay_of(scene_at(row), whys.get(int(episodes.id[row]))) for row in rows.tolist()]
 
     shown = Replays(shown_at(lowest), shown_at(typical), False)
     small = [Replay(one.scene, None, drawing.png(one.scene), one) for one in smalls_of(record, task)]
     placed = any(one.scene.field.kind != "none" for one in shown.all)
-    return Replays(shown.worst, shown.representative, placed, small)
+    of_the_table = np.lexsort((record.failures["id"], index))[:MOST_ROWS]
+    rest = of_the_table[~np.isin(of_the_table, [*lowest, *typical])]
+    others = packed(scene_at(row) for row in rest.tolist() if episodes.length[row] <= LONGEST)
+    return Replays(shown.worst, shown.representative, placed, small, others)
 
 
 def replay_of(scene: Scene, why: Why | None = None) -> Replay:

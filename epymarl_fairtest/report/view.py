@@ -361,7 +361,8 @@ def table_of(failures: Columns) -> dict[str, Any]:
     return {
         "total": len(failures["id"]),
         "rows": len(order),
-        **{name: failures[name][order].tolist() for name in ("id", "operator", "start_step", "length", "root_seed")},
+        **{name: failures[name][order].tolist() for name in ("id", "operator", "start_step", "length")},
+        "root_seed": list(map(str, failures["root_seed"][order].tolist())),  # a browser's numbers are not so long
         "parent": failures["parent"][order].tolist(),
         "index": [round(value, 4) for value in failures["index"][order].tolist()],
         "status": failures["status"][order].tolist(),
@@ -406,7 +407,7 @@ def coverage_absence(record: FinishedRun) -> str:
     if not record.failures:
         return "no unfair execution went anywhere"
     if not record.positions_known:
-        return "this task tells no positions of its agents"
+        return "this task does not say where its agents are"
     if "coverage_cells" not in record.evidence:
         return "evidence.npz holds no coverage_cells"
     return "its grid has a single cell, or more than can be told apart"

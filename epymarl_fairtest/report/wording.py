@@ -69,7 +69,7 @@ def verdict(view: View) -> str:
     if rate is None:
         if not failures:
             found = f"no unfair execution in {several(judged, 'episode')}"
-        unknown = "how often the team is unfair in random executions, this run does not tell"
+        unknown = "how often the team is unfair in random executions is not known from this run"
         return f"The search ({summary.get('method')}) found {found}; {unknown}."
     empty = view.undefined / rate.executions
     if rate.count:
@@ -90,9 +90,9 @@ def verdict(view: View) -> str:
 
 
 def starts(summary: Mapping[str, Any]) -> int:
-    """From which failures descend; near-copies of a start are one, where the run tells."""
-    told = summary.get("distinct_starts")
-    return int(summary.get("roots", 0) if told is None else told)
+    """From which failures descend; near-copies of a start count once, where the run knows them."""
+    distinct = summary.get("distinct_starts")
+    return int(summary.get("roots", 0) if distinct is None else distinct)
 
 
 def rate_sentence(view: View) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.ledger import ACCOUNTINGS
 from epymarl_fairtest.core.registry import meant
+from epymarl_fairtest.core.scores import execution_of
 from epymarl_fairtest.core.shipped import presets, shipped
 from epymarl_fairtest.settings.rules import (
     AT_ONCE,
@@ -47,7 +48,7 @@ def _are_agents(values: Sequence[Any]) -> bool:
 class Settings:
     """Every setting of a FairTest run."""
 
-    preset: str = setting(TEXT, "named set of values: quick (a minute), paper, strict")
+    preset: str = setting(TEXT, f"named set of values: {', '.join(presets())}")
     method: str = setting(TEXT, "the strategy that chooses the tests")
     options: Mapping[str, Any] = setting(
         Rule("a set of the method's own settings, e.g. options.cycle=25", lambda v: isinstance(v, Mapping)),
@@ -55,8 +56,8 @@ class Settings:
     )
     allocation: str = setting(
         TEXT,
-        "per-agent reward that fairness is judged on: env (what the environment pays), nearest_landmark"
-        " (spread), prey_distance (tag), or package.module:function",
+        "per-agent reward that fairness is judged on: env (what the environment pays), another one that the task knows,"
+        " or package.module:function",
     )
     agents: str | Sequence[int] = setting(
         Rule(
@@ -86,7 +87,9 @@ class Settings:
         one_of(*ACCOUNTINGS), "what counts against the budget: strict (everything executed) or paper"
     )
     execution: str = setting(
-        one_of("epsilon_greedy", "softmax", "greedy"), "how the trained team picks its actions when tested"
+        one_of("auto", "epsilon_greedy", "softmax", "policy", "greedy"),
+        "how the trained team picks its actions when tested; auto: epsilon_greedy where it gives Q-values, and where it"
+        " gives probabilities (mappo, ippo, ...) policy: drawn from them",
     )
     epsilon: float = setting(between(0, 1), "probability of a random action per agent and step (epsilon_greedy)")
     temperature: float = setting(
@@ -94,8 +97,8 @@ class Settings:
     )
     workers: int | None = setting(
         whole(1, 1024, optional=True),
-        "threads of the twin engine and of the predictor's forest; null: two where two cores are free. Results do not"
-        " depend on it",
+        "threads of the twin engine and of the predictor's forest, and if given processes of the lock-step engine;"
+        " null: two threads where two cores are free. Results do not depend on it",
     )
     engine: str = setting(
         one_of("auto", "twin", "lockstep"),
@@ -170,6 +173,10 @@ class Settings:
     @property
     def threads(self) -> int:
         return self.workers or free_cores()
+
+    def played_by(self, reading: str) -> Settings:
+        """These settings for a team whose scores are read so: with what `execution=auto` means for it."""
+        return replace(self, execution=execution_of(self.execution, reading))
 
     def root_seed(self, otherwise: int = 0) -> int:
         """The seed of the search; `otherwise`, the host's, where none is given."""

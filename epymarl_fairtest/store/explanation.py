@@ -77,11 +77,11 @@ def read_explanation(run: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     verify(path)
-    told = read_json(path)
-    odd = [name for name, holds in DOCUMENT.items() if name not in told or not holds(told[name])]
+    document = read_json(path)
+    odd = [name for name, holds in DOCUMENT.items() if name not in document or not holds(document[name])]
     if odd:
         raise damaged(path, f"it does not hold {', '.join(odd)} as an explanation does")
-    return told
+    return document
 
 
 def read_courses(run: Path, of: str) -> dict[str, NDArray[Any]]:

@@ -86,8 +86,8 @@ class FinishedRun:
             return seeds
         ids, start = self.failures["id"], self.failures[START]
         at = np.minimum(np.searchsorted(ids, rows["id"]), len(ids) - 1)
-        told = (ids[at] == rows["id"]) & (start[at] >= 0)
-        return np.where(told, start[at], seeds + start.max() + 1)
+        known = (ids[at] == rows["id"]) & (start[at] >= 0)
+        return np.where(known, start[at], seeds + start.max() + 1)
 
     @property
     def positions_known(self) -> bool:
@@ -147,9 +147,9 @@ class FinishedRun:
     def natural_rate(self, theta: float | None = None, confidence: float = CONFIDENCE) -> Rate | None:
         """The share of unfair ones among all random executions (none in which nobody received anything); None where
         there are none. A run that was thinned out still knows it at its own threshold."""
-        told = self.summary.get("natural_rate")
-        if told is not None and self._thinned and theta in (None, self.theta):
-            return rate_of(told["unfair"], told["executions"], confidence)
+        counted = self.summary.get("natural_rate")
+        if counted is not None and self._thinned and theta in (None, self.theta):
+            return rate_of(counted["unfair"], counted["executions"], confidence)
         rows = self.random_executions
         executions = len(rows["index"])
         return rate_of(int(self.unfair_among(rows, theta).sum()), executions, confidence) if executions else None

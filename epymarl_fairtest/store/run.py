@@ -41,7 +41,7 @@ from epymarl_fairtest.core.files import (
 )
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.indices.jain import jfi
-from epymarl_fairtest.core.judged import Judge, Judged
+from epymarl_fairtest.core.judged import Judge, Judged, totals
 from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, sealed, unseal, verify
 from epymarl_fairtest.store.content import refuse_odd_manifest
 from epymarl_fairtest.store.failures import are_episodes, load_failures, read_column
@@ -436,11 +436,12 @@ def failure_arrays(judged: Judged) -> dict[str, NDArray[Any]]:
 
 
 def failure_table(path: Path, columns: Sequence[str]) -> str:
-    """failures.csv: the same without the arrays."""
+    """failures.csv: the same without the arrays, and what each agent received."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
     with np.load(path, allow_pickle=False) as file:
+        received = totals(file["rewards"]).T.tolist() if file.files else []
+        writer.writerow([*columns, *(f"received_{agent}" for agent, _ in enumerate(received, 1))])
         if file.files:
-            writer.writerows(zip(*(file[name].tolist() for name in columns), strict=True))
+            writer.writerows(zip(*(file[name].tolist() for name in columns), *received, strict=True))
     return out.getvalue()

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.version import __version__
 
 if TYPE_CHECKING:
     from epymarl_fairtest.core.episodes import Episodes

@@ -94,14 +94,14 @@ class Elites:
         """What became of the solutions that were asked for. The budget may have cut the last of them."""
         executed = np.flatnonzero(valid)[: 0 if judged is None else len(judged)]
         goal, measured = np.full(len(vectors), REFUSED), np.zeros((len(vectors), self.archive.measure_dim))
-        told = {"status": np.zeros(len(vectors), np.int32), "value": goal.copy()}
+        feedback = {"status": np.zeros(len(vectors), np.int32), "value": goal.copy()}
         if judged is not None:
             goal[executed], measured[executed] = objective(judged), measures(judged, self._task)
             kept = self.archive.add(vectors[executed], goal[executed], measured[executed])
-            for name, values in told.items():
+            for name, values in feedback.items():
                 values[executed] = kept[name]
         with self._threads.limit(limits=1):
-            self._emitter.tell(vectors, goal, measured, told)
+            self._emitter.tell(vectors, goal, measured, feedback)
 
     def add(self, judged: Judged) -> None:
         """Executions that no emitter asked for."""

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.version import __version__
 
 Item = TypeVar("Item")
 Work = Callable[[Item], dict[str, Any]]

@@ -20,9 +20,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import json_bytes, make_folder, write_atomically, write_json
+from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.checksum import CHECKSUMS, sealed
 from epymarl_fairtest.store.finished import read_summary
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EXECUTED = ("failures.npz", "executions.npz", "evidence.npz", "natural.npz")  # what --keep-failures keeps
 PREDICTED = "predictor"  # what a job of RQ3-a calls its method
-TOLD = ("seed", "theta", "executed_episodes", "wall_seconds", "cpu_seconds")  # by the summary of every job
+NEEDED = ("seed", "theta", "executed_episodes", "wall_seconds", "cpu_seconds")  # by the summary of every job
 PREDICTOR_EPISODES = 2500  # of a job of RQ3-a, unless predictor_episodes or a smaller budget is given
 
 
@@ -72,8 +72,8 @@ def finished(job: Job) -> dict[str, Any] | None:
         if not (job.path / CHECKSUMS).is_file() and job.study != "rq3a":  # early ones of RQ3-a have none
             return None
         summary, method = read_summary(job.path), PREDICTED if job.study == "rq3a" else job.settings["method"]
-        told = all(summary.get(name) is not None for name in TOLD)
-        if told and (summary["seed"], summary["method"]) == (job.seed, method):
+        complete = all(summary.get(name) is not None for name in NEEDED)
+        if complete and (summary["seed"], summary["method"]) == (job.seed, method):
             return summary
     return None
 

@@ -17,9 +17,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_json
+from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.settings import FIELDS, LARGEST, Settings, flat_names, parse_assignment
 from epymarl_fairtest.store.read import damaged, read_json
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
@@ -77,6 +77,7 @@ class Entry:
     task: str
     algorithm: str
     identity: Mapping[str, Any]  # weights, environment, allocation, training pool
+    reading: str = "q"  # of its scores
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Study:
         if self.kind == "rq1":
             own = self.variants[variant].get("options", {})
             values["options"] = _options(self.given.get("options", {}), values["method"]) | own
-        return configure(values, **DEFAULTS)
+        return configure(values, **DEFAULTS).played_by(self.teams[team].reading)
 
     def jobs(self) -> list[Job]:
         """Seed by seed, so that an unfinished study already has something of everything."""
@@ -272,7 +273,7 @@ def _team(folder: Path, given: Mapping[str, Any]) -> Entry:
     sample = hashlib.sha256((folder / SAMPLE).read_bytes()).hexdigest() if (folder / SAMPLE).is_file() else None
     trained = {"policy_digest": team.origin["policy_digest"], "training_pool": sample}
     identity = json.loads(json.dumps({"task": team.task.name, "allocation": allocation, **described, **trained}))
-    return Entry(folder, team.task.name, record.algorithm, identity)
+    return Entry(folder, team.task.name, record.algorithm, identity, team.policy.reading)
 
 
 def _check_jobs(study: Study) -> None:

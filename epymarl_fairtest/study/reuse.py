@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest import __version__
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import copy_atomically, write_json
 from epymarl_fairtest.core.ledger import is_charged
+from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.store.checksum import CHECKSUMS, sealed, verify
 from epymarl_fairtest.store.finished import read_manifest, read_summary
 from epymarl_fairtest.strategies import STRATEGIES, Strategy

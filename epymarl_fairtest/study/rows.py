@@ -83,7 +83,7 @@ ALSO = {
     "tenth_distinct_failure": "Executed episodes until the tenth distinct failure, where there was one",
     "lowest_index": "Lowest index", "natural_rate": "Natural rate",
 }  # fmt: skip
-"""What is told besides, as far as the runs tell it; the natural rate is the team's, whatever the method."""
+"""Reported as well, where the runs have it; the natural rate is the team's, whatever the method."""
 COSTS = {"executed_episodes": "Executed episodes", "cpu_seconds": "CPU seconds"}
 
 
@@ -95,9 +95,9 @@ def tidy_row(summary: Mapping[str, Any], **known: Any) -> Row:
         auc = mean_of(predictor.get(f"cv_{name}", ()))
         folds |= {f"cv_auc_{name}": auc.mean, f"cv_std_{name}": auc.std}
     natural = summary.get("natural_rate") or {}
-    told = {f"natural_{name}": natural.get(name) for name in ("rate", "low", "high")}
-    told["lowest_index"] = (summary.get("index_quantiles") or {}).get("0")
-    values = {**summary, **predictor, **folds, **told, **known}
+    counted = {f"natural_{name}": natural.get(name) for name in ("rate", "low", "high")}
+    counted["lowest_index"] = (summary.get("index_quantiles") or {}).get("0")
+    values = {**summary, **predictor, **folds, **counted, **known}
     return {column: values.get(column) for column in COLUMNS}
 
 
@@ -141,14 +141,14 @@ class Results:
         chosen = (row for row in self.rows if (row["policy"], row["variant"]) == (team, variant))
         return [row[metric] for row in chosen if row.get(metric) is not None]
 
-    def told(self, names: Mapping[str, str]) -> dict[str, str]:
+    def known(self, names: Mapping[str, str]) -> dict[str, str]:
         """These without those that earlier runs lack."""
         lacking = {name for name in names if self.rows and all(row.get(name) is None for row in self.rows)}
         return {name: names[name] for name in names if name not in lacking}
 
     @property
     def metrics(self) -> dict[str, str]:
-        return self.told(METRICS)
+        return self.known(METRICS)
 
     def mean(self, team: str, variant: str, metric: str) -> Mean:
         return mean_of(self.values(team, variant, metric))
@@ -167,9 +167,9 @@ class Results:
         """Distinct failures over executed episodes: team -> variant -> one curve per run."""
         points: dict[tuple[str, str, Any], Curve] = {}
         for row in self.growth:
-            episodes, found = points.setdefault((row["policy"], row["variant"], row["seed"]), ([], []))
+            episodes, distinct = points.setdefault((row["policy"], row["variant"], row["seed"]), ([], []))
             episodes.append(int(row["episodes"]))
-            found.append(int(row["distinct_failures"]))
+            distinct.append(int(row["distinct_failures"]))
         curves: dict[str, dict[str, list[Curve]]] = {t: {v: [] for v in self.variants} for t in self.teams}
         for (team, variant, _), curve in points.items():
             if variant in curves.get(team, ()):

@@ -170,8 +170,8 @@ def winners(results: Results, title: str, label: str) -> Table:
             means = {variant: results.mean(team, variant, metric) for variant in results.variants}
             known = [variant for variant in results.variants if means[variant].mean is not None]
             ranked = sorted(known, key=lambda variant: -(means[variant].mean or 0.0))[:2]
-            told = [(plain(results.label(v)), mean_text(means[v], digits_of(metric), std=False)) for v in ranked]
-            (best, most), (second, less) = [*told, (NONE, NONE), (NONE, NONE)][:2]
+            shown = [(plain(results.label(v)), mean_text(means[v], digits_of(metric), std=False)) for v in ranked]
+            (best, most), (second, less) = [*shown, (NONE, NONE), (NONE, NONE)][:2]
             over, tests = NONE, comparison_texts(None)
             if len(ranked) == 2:
                 over = _times(ratio(means[ranked[0]], means[ranked[1]]))
@@ -213,7 +213,7 @@ def study_tables(kind: str, results: Results, runs: int) -> list[Table]:
         ]
         costs = [
             teams_by_variants(results, metric, f"{name} ({over})", f"rq1_{metric}", runs, best=False)
-            for metric, name in {**results.told(ALSO), **COSTS}.items()
+            for metric, name in {**results.known(ALSO), **COSTS}.items()
         ]
         versus = ratios(results, f"{reference} as a multiple of Random and of the best other method", "rq1_ratios")
         best = winners(results, "The best method and the runner-up", "rq1_best")

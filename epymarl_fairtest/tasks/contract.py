@@ -78,18 +78,19 @@ class Task(ABC):
     name: ClassVar[str]
     order: ClassVar[int] = LATER  # in which tasks are asked whether an environment is theirs
     theta: ClassVar[float]  # failure threshold unless the user sets one
-    restorable: ClassVar[bool]  # can states be written back?
-    proposable: ClassVar[bool] = False  # can initial states be made of vectors in [-1, 1]?
+    restorable: bool  # can states be written back?
+    proposable: bool = False  # can initial states be made of vectors in [-1, 1]?
+    retraced: bool = False  # is a state reached by its seed and the actions that led there, not by its numbers?
     allocations: ClassVar[Mapping[str, Allocation]] = {"env": env_reward}
     suggested_allocation: ClassVar[str] = "env"  # what to choose when the environment pays everyone the same
-    distinct_distance: ClassVar[float]  # two failures this close are one (position units)
+    distinct_distance: float  # two failures this close are one (position units)
 
     environments: ClassVar[Mapping[str, str]] = {}  # gymnasium id -> entry point, registered for our own tasks
     twins: ClassVar[str] = ""  # of which environments and allocations it has one, for an error message
     actions: ClassVar[Sequence[str]] = ()  # their names, in the order of their numbers
     legend: ClassVar[str] = ""  # what a drawing shows besides the agents
     grid: ClassVar[bool] = False  # positions are row and column of a grid, not x and y of a plane
-    placed: ClassVar[bool] = True  # positions are places, not just numbers that differ between episodes
+    placed: bool = True  # positions are places, not just numbers that differ between episodes
 
     n_agents: int  # agents under test
     state_size: int
@@ -132,6 +133,15 @@ class Task(ABC):
     def write(self, env: Any, state: Array, step: int) -> None:
         """Put the simulator and every wrapper that counts or remembers into `state` at `step`."""
         raise NotImplementedError(f"task {self.name} cannot be restored")
+
+    def admit(self, world: Callable[[], Any], available: NDArray[np.bool_]) -> str:
+        """Find out, in worlds (tasks/world.py) made for nothing else, what cannot be known from looking at an
+        environment; in a few words why it can do less than one would hope, or nothing."""
+        return ""
+
+    def transfer(self, source: Any, target: Any) -> None:
+        """Put `target` into the state of `source`, an environment made alike. Asked where `retraced` is True."""
+        raise NotImplementedError(f"task {self.name} cannot be copied")
 
     def perturb(self, states: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
         """One try each: new states (B, state_size) and which of them keep the rules (B,).

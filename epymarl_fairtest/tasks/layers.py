@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import gymnasium
+from gymnasium.spaces import Box, Dict, Tuple, flatten, flatten_space
+
 
 def wrappers(env: Any) -> list[Any]:
     """`env` and everything it wraps, outermost first; gymnasium, hosts and PettingZoo name it differently."""
@@ -21,6 +24,34 @@ def set_clocks(chain: list[Any], step: int) -> None:
     for layer in chain:
         if hasattr(layer, "_elapsed_steps"):
             layer._elapsed_steps = step
+
+
+def flattened(env: Any) -> Any:
+    """`env`, with observations that are no arrays (dictionaries, choices) as the numbers that the hosts' gymma makes of
+    them."""
+    spaces = getattr(env, "observation_space", None)
+    if not isinstance(spaces, Tuple) or all(isinstance(space, Box) for space in spaces):
+        return env
+    return Flat(env)
+
+
+class Flat(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Every agent's observation as one row of numbers."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = Tuple([flatten_space(space) for space in env.observation_space])
+
+    def observation(self, observation: Any) -> Any:
+        spaces: Any = self.env.observation_space
+        return tuple(flatten(space, one) for space, one in zip(spaces, observation, strict=True))
+
+
+def masked(env: Any) -> bool:
+    """Do observations tell which actions are allowed now?"""
+    spaces = (getattr(layer, "observation_space", None) for layer in wrappers(env))
+    each = [space for both in spaces if isinstance(both, Tuple) for space in both]
+    return any(isinstance(space, Dict) and "action_mask" in space.spaces for space in each)
 
 
 def sides(env: Any, agents: int) -> dict[str, list[int]] | None:

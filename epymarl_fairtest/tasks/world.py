@@ -43,9 +43,10 @@ def per_agent(reward: Any, env: Any, agents: int) -> NDArray[np.float64]:
             f"{which} pays one reward for the whole team, so it cannot be said how it is shared. FairTest needs an"
             " environment whose step returns one reward per agent (level-based foraging, the particle environments)."
         )
+    leave = " Agents that come and go are not supported: all must stay to the end." if paid.ndim == 1 else ""
     raise FairTestError(
         f"{which} pays rewards of the shape {paid.shape}; FairTest needs one number for each of its {agents} agents,"
-        f" the shape ({agents},)."
+        f" the shape ({agents},).{leave}"
     )
 
 
@@ -79,6 +80,23 @@ class World:
     def restore(self, state: NDArray[np.float64], step: int) -> None:
         self._task.write(self._env, state, step)
         self._begin(self._task.observe(self._env), step)
+
+    @property
+    def retraced(self) -> bool:
+        """Must its way be gone again to come back to a state?"""
+        return self._task.retraced
+
+    def retrace(self, seed: int, actions: NDArray[np.int16]) -> None:
+        """Where these joint actions (steps, agents) lead from the start of `seed`."""
+        self.reset(seed)
+        for joint in actions:
+            self.step(joint)
+
+    def follow(self, other: World) -> None:
+        """To where another world is."""
+        self._task.transfer(other._env, self._env)
+        self._seen, self.obs, self.reward = other._seen, other.obs, other.reward
+        self._step, self.done = other._step, other.done
 
     def _begin(self, observations: Sequence[Any], step: int) -> None:
         self._seen, self.obs = observations, flat(observations, self._obs_size)

@@ -28,14 +28,18 @@ FORMATS = (1, 2)  # that can be read; format 1 knows nothing of the learner
 LEARNER = "learner.th"  # what the host's learner holds besides the agents: named tensors, as in agent.th
 NEXT_STEP = "A policy folder holds agent.th and policy.yaml, as FairTest writes them to RUN/policy."
 WITHOUT_RECORD = (
-    "For an agent.th that a host saved, write policy.yaml beside it (README, A saved team), or test it inside the host:"
+    "For an agent.th that a host saved, write policy.yaml beside it (docs/saved-teams.md), or test it inside the host:"
     " fairtest launch -- src/main.py … with fairtest=True evaluate=True checkpoint_path=…"
 )
 
 NO_YES = (False, True)
-Q_LEARNERS = ("iql", "vdn", "qmix", "qtran")
-"""Algorithms whose agents give Q-values, by their names in the hosts; `_ns` variants have a network per agent."""
-Q = "q"  # what the hosts call that, in agent_output_type
+OUTPUTS = {"q": "q", "pi_logits": "logits"}
+"""What the hosts call what their agents give (agent_output_type), and how it is read (core/scores.py)."""
+ALGORITHMS = {
+    "q": ("iql", "vdn", "qmix", "qtran"),
+    "pi_logits": ("mappo", "ippo", "maa2c", "ia2c", "coma", "maddpg", "pac", "pac_dcg", "pac_sarsa", "pac_sarsa_dcg"),
+}
+"""Whose agents give what, by the hosts' names, where nothing else says it; `_ns` variants have a network per agent."""
 LARGEST = {"time_limit": 10_000, "n_agents": 1_000, "n_actions": 10_000, "obs_size": 1_000_000, "hidden_dim": 65_536}
 """Of the sizes in policy.yaml: beyond these an episode or a network fits no memory."""
 
@@ -54,7 +58,7 @@ class PolicyRecord:
     use_rnn: bool
     obs_last_action: bool
     obs_agent_id: bool
-    agent_output_type: str = ""  # as the host calls it; an algorithm that is not one of Q_LEARNERS needs it
+    agent_output_type: str = ""  # one of OUTPUTS; an algorithm that is not one of ALGORITHMS needs it
     env_args: dict[str, Any] = field(default_factory=dict)  # what the environment is made with besides its key
     allocation: str = "env"
     host: str = ""
@@ -143,18 +147,23 @@ def load_record(folder: Path) -> PolicyRecord:
     if wrong:
         raise FairTestError(f"{str(path)!r} does not describe a policy: {'; '.join(wrong)}. {NEXT_STEP}")
     record = PolicyRecord(**values)
-    if not gives_q_values(record):
-        raise FairTestError(
-            f"{str(path)!r} describes a team of algorithm {record.algorithm!r}, whose agents are not known to give"
-            f" Q-values; FairTest tests teams of {', '.join(Q_LEARNERS)} and their _ns variants. Where another"
-            f" algorithm's agents do give Q-values, add the line agent_output_type: {Q}."
-        )
+    reading_of(record, repr(str(path)))
     return record
 
 
-def gives_q_values(record: PolicyRecord) -> bool:
-    said = record.agent_output_type
-    return said == Q if said else record.algorithm.removesuffix("_ns") in Q_LEARNERS
+def reading_of(record: PolicyRecord, where: str = "policy.yaml") -> str:
+    """How the team's scores are read. A team of another kind is refused; `where` names what describes it."""
+    plain = record.algorithm.removesuffix("_ns")
+    said = record.agent_output_type or next((kind for kind, names in ALGORITHMS.items() if plain in names), "")
+    if said in OUTPUTS:
+        return OUTPUTS[said]
+    known = ", ".join(name for names in ALGORITHMS.values() for name in names)
+    given = f" (agent_output_type={said!r})" if said else ""
+    raise FairTestError(
+        f"{where} describes a team of algorithm {record.algorithm!r}{given}, whose agents are not known to give"
+        f" Q-values or logits; FairTest tests teams of {known} and their _ns variants. Where another algorithm's"
+        " agents do, add the line agent_output_type: q, or agent_output_type: pi_logits."
+    )
 
 
 def _wrong(values: Mapping[Any, Any]) -> Iterator[str]:
@@ -268,6 +277,7 @@ def rebuild(weights: Mapping[str, Tensor], record: PolicyRecord) -> NetworkPolic
         recurrent=record.use_rnn,
         obs_last_action=record.obs_last_action,
         obs_agent_id=record.obs_agent_id,
+        reading=reading_of(record),
     )
 
 

@@ -44,5 +44,6 @@ class Team:
     limit: int
     environment: Any = None  # one of the environments, for the engine to look at
     allocation: str = "env"
+    caution: str = ""  # what its environment cannot do although one would hope so, in a sentence
     sample: TrainingEpisodes = field(default_factory=TrainingEpisodes.none)  # of its training
     origin: dict[str, Any] = field(default_factory=dict)  # where it comes from, for the manifest

@@ -110,7 +110,9 @@ class NetworkPolicy(ChunkedPolicy):
         recurrent: bool,
         obs_last_action: bool,
         obs_agent_id: bool,
+        reading: str = "q",
     ) -> None:
+        self.reading = reading
         self.n_agents, self.n_actions, self.obs_size = n_agents, n_actions, obs_size
         self._last_action, self._agent_id = obs_last_action, obs_agent_id
         separate = any(name.startswith("agents.") for name in weights)

@@ -13,7 +13,7 @@ import gymnasium
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.named_code import refuse_loose_code
-from epymarl_fairtest.team.checkpoint import PolicyRecord, gives_q_values, record_of_training
+from epymarl_fairtest.team.checkpoint import PolicyRecord, reading_of, record_of_training
 from epymarl_fairtest.team.saved import make_environment
 
 FILE = "config.json"
@@ -31,11 +31,7 @@ def record_of_config(path: Path) -> PolicyRecord:
         raise FairTestError(f"{str(path)!r} does not describe a training on gymma: it lacks {lacking}.")
     sizes = {"time_limit": int(given["time_limit"]), "n_agents": 1, "n_actions": 1, "obs_size": 1}
     record = record_of_training(SimpleNamespace(**config), **sizes)
-    if not gives_q_values(record):
-        raise FairTestError(
-            f"{str(path)!r} is of the algorithm {record.algorithm!r}, whose agents give no Q-values; FairTest needs"
-            " them."
-        )
+    reading_of(record, repr(str(path)))
     for name, value in {"key": record.key, **record.env_args}.items():
         refuse_loose_code(f"{name}={value!r}", str(value), path.parent)
     env = make_environment(record)

@@ -16,14 +16,14 @@ Arrays = dict[str, NDArray[Any]]
 
 def arrays_of(value: Episodes | Tests) -> Arrays:
     """Every array of a batch by its name, those of a prefix too; what is not there is left out."""
-    found: Arrays = {}
+    arrays: Arrays = {}
     for field in fields(value):
         one = getattr(value, field.name)
         if isinstance(one, Episodes):
-            found |= {f"{field.name}.{name}": array for name, array in arrays_of(one).items()}
+            arrays |= {f"{field.name}.{name}": array for name, array in arrays_of(one).items()}
         elif one is not None:
-            found[field.name] = one
-    return found
+            arrays[field.name] = one
+    return arrays
 
 
 def difference(a: Mapping[str, NDArray[Any]], b: Mapping[str, NDArray[Any]]) -> str | None:
@@ -42,8 +42,8 @@ def difference(a: Mapping[str, NDArray[Any]], b: Mapping[str, NDArray[Any]]) -> 
 
 def assert_same(a: Episodes | Tests, b: Episodes | Tests, what: str) -> None:
     """`what` is the sentence that is wrong if they differ."""
-    found = difference(arrays_of(a), arrays_of(b))
-    assert found is None, f"{what}: {found}"
+    unlike = difference(arrays_of(a), arrays_of(b))
+    assert unlike is None, f"{what}: {unlike}"
 
 
 def copied(value: Episodes | Tests) -> Arrays:

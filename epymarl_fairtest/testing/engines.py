@@ -56,8 +56,8 @@ def shapes_are_right(engine: Engine, team: Team) -> None:
             "length": (rows,),
         }
         for name, shape in expected.items():
-            found = getattr(episodes, name).shape
-            assert found == shape, f"{name} of {rows} episodes has the shape {found}; it must be {shape}"
+            actual = getattr(episodes, name).shape
+            assert actual == shape, f"{name} of {rows} episodes has the shape {actual}; it must be {shape}"
         assert ((episodes.length >= 1) & (episodes.length <= team.limit)).all(), "an episode is empty or too long"
         over = ~episodes.running
         assert (episodes.actions[over] == -1).all(), "actions after the end are not -1"
@@ -120,10 +120,12 @@ def continues_its_own_episodes(engine: Engine, team: Team) -> None:
 
 def initial_states_are_those_of_resets(engine: Engine, team: Team) -> None:
     tests = _tests(team)
-    told, executed = engine.initial_states(tests.root_seed), engine.execute(tests).states[:, 0]
-    assert np.array_equal(told, executed), "initial_states differ from the states that episodes of these seeds begin in"
+    initial, executed = engine.initial_states(tests.root_seed), engine.execute(tests).states[:, 0]
+    assert np.array_equal(initial, executed), (
+        "initial_states differ from the states that episodes of these seeds begin in"
+    )
     reverse = engine.initial_states(tests.root_seed[::-1])[::-1]
-    assert np.array_equal(told, reverse), "initial_states change with the order of the seeds"
+    assert np.array_equal(initial, reverse), "initial_states change with the order of the seeds"
 
 
 CONTRACTS = (

@@ -84,9 +84,9 @@ class Memory:
 
     def failures(self, rows: NDArray[np.int64]) -> Episodes:
         """As a folder gives them: without what the agents saw."""
-        found = Episodes.concatenate([judged.episodes.take(judged.unfair) for _, judged in self.batches]).take(rows)
-        found.obs = found.obs[..., :0]
-        return found
+        failures = Episodes.concatenate([judged.episodes.take(judged.unfair) for _, judged in self.batches]).take(rows)
+        failures.obs = failures.obs[..., :0]
+        return failures
 
 
 @dataclass(frozen=True)

@@ -87,12 +87,12 @@ def repeats(case: StepCase) -> None:
     """The same failures give the same outcome: a resumed run simply takes its steps again."""
     again = case.many.run.take(case.step)
     assert again.summary == case.outcome.summary, f"summary {case.outcome.summary} and then {again.summary}"
-    found = difference(dict(case.outcome.columns), dict(again.columns))
-    assert found is None, f"the columns differ the second time: {found}"
+    unlike = difference(dict(case.outcome.columns), dict(again.columns))
+    assert unlike is None, f"the columns differ the second time: {unlike}"
     assert case.outcome.files.keys() == again.files.keys(), "other files the second time"
     for name, arrays in case.outcome.files.items():
-        found = difference(dict(arrays), dict(again.files[name]))
-        assert found is None, f"{name} differs the second time: {found}"
+        unlike = difference(dict(arrays), dict(again.files[name]))
+        assert unlike is None, f"{name} differs the second time: {unlike}"
     assert case.outcome.documents == again.documents, "its documents say something else the second time"
 
 

@@ -32,7 +32,7 @@ from epymarl_fairtest.testing.teams import engine_of
 
 SMALL = 8  # the most that a whole-number option is set to, so that a small budget sees every part of a search
 BUDGETS = (48, 96, 192, 384, 768)  # the first that the strategy accepts is taken
-EVERY = 3  # batches between two interruptions
+FIRST = 3  # batches until the first interruption; the next comes after twice as many
 NONSENSE: tuple[Any, ...] = (
     None,
     True,
@@ -168,8 +168,8 @@ def repeats(case: StrategyCase) -> None:
     if case.lacking:
         return
     again, other = case.searched(case.settings), case.searched(case.settings, seed=1)
-    found = _search_difference(case.first, again)
-    assert found is None, f"the same seed gives another search: {found}"
+    unlike = _search_difference(case.first, again)
+    assert unlike is None, f"the same seed gives another search: {unlike}"
     assert _search_difference(case.first, other) is not None, "another seed gives the same search"
 
 
@@ -189,8 +189,8 @@ def keeps_its_accounts(case: StrategyCase) -> None:
             "episodes": (ledger.executed_episodes, done.engine.episodes),
             "steps": (ledger.executed_steps, done.engine.steps),
         }
-        for what, (told, executed) in sums.items():
-            assert told == executed, f"the ledger has {told} executed {what}, the engine executed {executed}"
+        for what, (charged, executed) in sums.items():
+            assert charged == executed, f"the ledger has {charged} executed {what}, the engine executed {executed}"
         for purpose in ledger.episodes:
             assert purpose in PURPOSES, f"{purpose} is not a known purpose"
             steps = sum(batch.judged.episodes.executed_steps() for batch in done.executed(purpose))
@@ -215,22 +215,22 @@ def random_executions_are_random(case: StrategyCase) -> None:
             "forced actions": tests.forced is not None and (tests.forced >= 0).any(),
             "a parent": (tests.parent >= 0).any(),
         }
-        found = [name for name, holds in wrong.items() if holds]
-        assert not found, f"{batch.purpose} is called random, and its tests have {', '.join(found)}"
+        broken = [name for name, holds in wrong.items() if holds]
+        assert not broken, f"{batch.purpose} is called random, and its tests have {', '.join(broken)}"
         streams |= drawn
 
 
 def resumes(case: StrategyCase) -> None:
-    """Interrupted after every third batch and once between search and steps, it ends as if nothing had happened."""
+    """Interrupted after 3, 6, 12, … batches and once between search and steps, it ends as if nothing had happened."""
     if case.lacking:
         return
     with tempfile.TemporaryDirectory(prefix="fairtest-contract-") as folder, STRATEGIES.having(case.strategy):
         whole, stopped = Path(folder) / "whole", Path(folder) / "stopped"
         expected, interruptions = _finished(case, whole, None), 0
-        stop = Stop(EVERY)
+        stop = Stop(FIRST)
         while (summary := _finished(case, stopped, stop)) is None:
             interruptions += 1
-            stop = Stop(stop.batches + EVERY, steps=stop.steps)
+            stop = Stop(2 * stop.batches, steps=stop.steps)
         assert interruptions, "the search was never interrupted"
         assert expected is not None
         for name in expected.keys() - TIMES:
@@ -354,9 +354,9 @@ def _search_difference(a: Searched, b: Searched) -> str | None:
         if one.purpose != other.purpose:
             return f"batch {number} is for {one.purpose} and {other.purpose}"
         for left, right in ((one.tests, other.tests), (one.judged.episodes, other.judged.episodes)):
-            found = difference(arrays_of(left), arrays_of(right))
-            if found is not None:
-                return f"batch {number}, {found}"
+            unlike = difference(arrays_of(left), arrays_of(right))
+            if unlike is not None:
+                return f"batch {number}, {unlike}"
     if len(a.batches) != len(b.batches):
         return f"{len(a.batches)} and {len(b.batches)} batches"
     if a.ledger != b.ledger:

@@ -130,8 +130,8 @@ def reset_forgets(case: TaskCase) -> None:
     for seed in (11, 12):
         _played(used, seed=99 + seed, moves=_moves(case, 3))
         moves = _moves(case, STEPS)
-        found = _unlike(_played(fresh, seed=seed, moves=moves), _played(used, seed=seed, moves=moves))
-        assert found is None, f"reset({seed}) gives other {found} after another episode"
+        unlike = _unlike(_played(fresh, seed=seed, moves=moves), _played(used, seed=seed, moves=moves))
+        assert unlike is None, f"reset({seed}) gives other {unlike} after another episode"
         fresh = _world(case)
 
 
@@ -149,9 +149,9 @@ def written_states_continue(case: TaskCase) -> None:
         other.restore(state, middle)
         assert np.array_equal(other.state(), state), "a state that is written is not the state that is read then"
         assert np.array_equal(other.obs, world.obs), "observe after write differs from what the agents saw there"
-        found = _unlike(_played(world, moves=moves[middle:]), _played(other, moves=moves[middle:]))
-        assert found is None, (
-            f"an episode goes on with other {found} after its state was written ({len(begun)} steps in)"
+        unlike = _unlike(_played(world, moves=moves[middle:]), _played(other, moves=moves[middle:]))
+        assert unlike is None, (
+            f"an episode goes on with other {unlike} after its state was written ({len(begun)} steps in)"
         )
 
 
@@ -217,13 +217,15 @@ def positions_are_in_range(case: TaskCase) -> None:
 def features_are_finite(case: TaskCase) -> None:
     """Finite numbers per start and agent, which do not depend on the other starts."""
     starts, known = case.starts, case.known
-    found = known.features(starts)
-    assert found.ndim == 3 and found.shape[:2] == (len(starts), known.n_agents), (  # noqa: PT018
-        f"features of {len(starts)} starts are {found.shape}; they must be ({len(starts)}, {known.n_agents}, F)"
+    features = known.features(starts)
+    assert features.ndim == 3 and features.shape[:2] == (len(starts), known.n_agents), (  # noqa: PT018
+        f"features of {len(starts)} starts are {features.shape}; they must be ({len(starts)}, {known.n_agents}, F)"
     )
-    assert np.isfinite(found).all(), "a feature is NaN or infinite"
+    assert np.isfinite(features).all(), "a feature is NaN or infinite"
     alone = np.concatenate([known.features(starts[row : row + 1]) for row in range(len(starts))])
-    assert np.allclose(found, alone, rtol=1e-12, atol=1e-12), "the features of a start change with the starts beside it"
+    assert np.allclose(features, alone, rtol=1e-12, atol=1e-12), (
+        "the features of a start change with the starts beside it"
+    )
 
 
 def starts_have_places(case: TaskCase) -> None:
@@ -243,10 +245,10 @@ def allocations_pay_everyone(case: TaskCase) -> None:
     generator, states = np.random.default_rng(4), case.states
     paid = generator.normal(size=(len(states), case.known.n_agents))
     for name, allocation in case.known.allocations.items():
-        found = allocation(states, paid)
-        assert found.shape == paid.shape, f"the allocation {name} gives {found.shape}; it must be {paid.shape}"
-        assert np.isfinite(found).all(), f"the allocation {name} gives NaN or infinity"
-        assert np.array_equal(found[0], allocation(states[0], paid[0])), f"{name} of a state changes with the batch"
+        given = allocation(states, paid)
+        assert given.shape == paid.shape, f"the allocation {name} gives {given.shape}; it must be {paid.shape}"
+        assert np.isfinite(given).all(), f"the allocation {name} gives NaN or infinity"
+        assert np.array_equal(given[0], allocation(states[0], paid[0])), f"{name} of a state changes with the batch"
 
 
 def twin_equals_the_environment(case: TaskCase) -> None:

@@ -51,11 +51,11 @@ def agrees(a: Episodes, b: Episodes) -> NDArray[np.bool_]:
 def replay_sentence(summary: Mapping[str, Any]) -> str:
     """How many were replayed, of how many, and what came of it."""
     confirmed, unstable = summary["confirmed_failures"], summary["unstable_failures"]
-    replayed, found = confirmed + unstable, summary["failures"] + unstable
+    replayed, failures = confirmed + unstable, summary["failures"] + unstable
     if not replayed:
         return "No failure was replayed in the real environment."
-    were = "failure was" if found == 1 else "failures were"
-    text = f"{replayed:,} of {found:,} {were} replayed in the real environment: {confirmed:,} agree"
+    were = "failure was" if failures == 1 else "failures were"
+    text = f"{replayed:,} of {failures:,} {were} replayed in the real environment: {confirmed:,} agree"
     return text + (f", {unstable:,} do not and are not counted." if unstable else ".")
 
 

@@ -337,10 +337,31 @@
   }
 
   const players = [...document.querySelectorAll(".player")].map((article) => new Player(article, data.scenes[Number(article.dataset.scene)]));
-  const redraw = () => players.forEach((player) => player.sides.forEach((side) => side.field.draw(player.step)));
+  const redraw = () => players.filter((player) => player.article.isConnected).forEach((player) => player.sides.forEach((side) => side.field.draw(player.step)));
   let waiting = 0;
   window.addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(redraw); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+
+  // --- commands to copy -----------------------------------------------------------------------------------
+
+  function copied(text) { // a page that was opened as a file may not use the clipboard itself
+    const area = make("textarea");
+    area.value = text;
+    area.setAttribute("aria-hidden", "true");
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    return done;
+  }
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button.copy");
+    if (!button) return;
+    button.textContent = copied(button.dataset.copy) ? "Copied" : "Select it by hand";
+    button.focus();
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
 
   // --- the table of failures ------------------------------------------------------------------------------
 
@@ -351,7 +372,7 @@
   const columns = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.column);
   const valueOf = (column, row) => {
     if (column.startsWith("received")) return failures.received[row][Number(column.slice(8))];
-    return failures[column][row];
+    return column === "root_seed" ? Number(failures.root_seed[row]) : failures[column][row];
   };
   const textOf = (column, row) => {
     if (column === "index") return failures.index[row].toFixed(4);
@@ -374,6 +395,74 @@
       && failures.index[row] <= high && wanted.every((word) => words[row].includes(word)));
   }
 
+  // --- a failure of the table -----------------------------------------------------------------------------
+
+  const sums = (bends) => { // the way back from the differences of differences (report/packed.py)
+    let slope = 0, value = 0;
+    return bends.map((bend) => (value += (slope += bend)));
+  };
+
+  function unpack(small) {
+    const columns = small.received.map((bends) => sums(bends).map((value) => value * small.unit));
+    const received = columns[0].map((_, step) => columns.map((column) => column[step]));
+    const bodies = small.bodies.map((body) => {
+      const [x, y] = body.at.map((bends) => sums(bends).map((value) => value / 100));
+      return { ...body, at: received.map((_, step) => { const t = Math.min(step, x.length - 1); return [x[t], y[t]]; }) };
+    });
+    return { ...small, received, bodies };
+  }
+
+  let opening = null; // all packed failures, once one was asked for
+  async function packedScene(id) {
+    const text = document.getElementById("packed").textContent.trim();
+    if (!text || !window.DecompressionStream) return null;
+    opening ||= (async () => {
+      const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+      return new Map(JSON.parse(await new Response(stream).text()).map((small) => [small.id, small]));
+    })();
+    const small = (await opening).get(id);
+    return small ? unpack(small) : null;
+  }
+
+  function playerOf(scene) {
+    const article = make("article", "player"), screen = make("div", "screen"), side = make("div", "side");
+    const canvas = make("canvas"), bars = make("div", "bars");
+    article.setAttribute("role", "group");
+    article.setAttribute("aria-label", `Failure ${scene.id}, index ${scene.index}`);
+    canvas.setAttribute("aria-hidden", "true");
+    bars.append(make("p", "paid", "received so far; ring: worst off"));
+    side.append(canvas, bars);
+    screen.append(side);
+    article.append(make("h4", "", `Failure ${scene.id} \u00b7 index ${scene.index.toFixed(3)}`),
+      make("p", "how", `${scene.happened} \u00b7 start seed ${scene.seed}`), screen, make("div", "controls"));
+    return article;
+  }
+
+  async function open(line, button, id) { // the failure itself, and the commands that replay and explain it
+    const shows = button.getAttribute("aria-expanded") !== "true";
+    button.setAttribute("aria-expanded", String(shows));
+    if (!shows) { line.nextElementSibling.remove(); return; }
+    const below = make("tr", "opened"), cell = make("td", "text"), list = make("ul", "commands");
+    cell.colSpan = columns.length;
+    for (const [label, text] of [["Replay it", `fairtest replay ${data.run} ${id} --gif`], ["Ask why", `fairtest explain ${data.run} ${id}`]]) {
+      const item = make("li"), copy = make("button", "copy", "Copy");
+      copy.type = "button";
+      copy.dataset.copy = text;
+      copy.setAttribute("aria-label", `Copy: ${label}, failure ${id}`);
+      item.append(make("span", "", label), make("code", "", text), copy);
+      list.append(item);
+    }
+    cell.append(list);
+    below.append(cell);
+    line.after(below);
+    const scene = await packedScene(id);
+    if (!scene || !below.isConnected) return;
+    const article = playerOf(scene);
+    cell.prepend(article);
+    players.push(new Player(article, scene));
+  }
+
   function fill() {
     const rows = chosen(), sign = sorted.up ? 1 : -1;
     rows.sort((a, b) => {
@@ -391,6 +480,12 @@
           const link = make("a", "", text);
           link.href = `#failure-${text}`;
           cell.append(link);
+        } else if (column === "id") {
+          const button = make("button", "opens", text);
+          button.type = "button";
+          button.setAttribute("aria-expanded", "false");
+          button.addEventListener("click", () => open(line, button, failures.id[row]));
+          cell.append(button);
         } else cell.textContent = text;
         if (column.startsWith("received") && failures.worst_off[row].includes(Number(column.slice(8)) + 1)) cell.classList.add("least");
         line.append(cell);

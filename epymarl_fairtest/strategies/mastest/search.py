@@ -42,9 +42,7 @@ class MASTestOptions:
         "the most actions that a case may force, drawn at random; null: one wherever a cell is critical",
         10,
     )
-    exploration: str = setting(
-        one_of("new", "recorded"), "of a case's children: drawn anew, or that of the case wherever it goes on", "new"
-    )
+    exploration: str = setting(one_of("new", "recorded"), "of a case's children: drawn anew, or the case's own", "new")
     batch: int = setting(
         whole(1, AT_ONCE), "cases per iteration, all chosen from the same corpus; the original has 1", 64
     )

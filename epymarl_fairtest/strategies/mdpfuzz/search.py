@@ -140,7 +140,7 @@ def mutate(corpus: Corpus, rows: Rows, context: Context, generator: np.random.Ge
         if not len(missing):
             break
     context.count("mutations_refused", len(missing))
-    found = np.delete(np.arange(len(rows)), missing)
-    tests = starting_from(states[found], generator)
-    tests.parent = parents.id[found]
-    return tests, rows[found]
+    mutated = np.delete(np.arange(len(rows)), missing)
+    tests = starting_from(states[mutated], generator)
+    tests.parent = parents.id[mutated]
+    return tests, rows[mutated]

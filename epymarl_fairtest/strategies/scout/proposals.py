@@ -69,19 +69,19 @@ def breed(parents: Parents, fresh: Array, count: int, task: Task, rng: np.random
     """At most `count` starts that keep the task's rules, the parent of each, and how many were made in all."""
     vectors, others = task.start_vectors(parents.states), task.start_vectors(fresh)
     body = task.bodies_of_starts(vectors.shape[1])
-    found, parent = [parents.states[:0]], [np.empty(0, np.int64)]
+    bred, parent = [parents.states[:0]], [np.empty(0, np.int64)]
     missing, tried = count, 0
     for _ in range(TRIES):
         one, two = parents.draw(missing, rng)
         drawn = others[rng.integers(0, len(others), missing)]
         states, valid = task.starts_from(_made(vectors[one], vectors[two], drawn, body, rng))
-        found.append(states[valid])
+        bred.append(states[valid])
         parent.append(one[valid])
         tried += missing
         missing -= int(valid.sum())
         if not missing:
             break
-    return np.concatenate(found), np.concatenate(parent), tried
+    return np.concatenate(bred), np.concatenate(parent), tried
 
 
 def _made(one: Array, two: Array, fresh: Array, body: Rows, rng: np.random.Generator) -> Array:

@@ -23,7 +23,7 @@ def nearest(places: Places, known: Places, enough: float) -> Distances:
     centres, others = _centres(places), _centres(known)
     order = np.argsort(others[:, 0])
     line = others[order, 0]
-    found = np.full(len(places), enough)
+    distances = np.full(len(places), enough)
     for row in range(len(places)):
         best, x, y = enough, centres[row, 0], centres[row, 1]
         right = np.searchsorted(line, x)
@@ -41,8 +41,8 @@ def nearest(places: Places, known: Places, enough: float) -> Distances:
                 left -= 1
             if abs(others[other, 1] - y) < best:
                 best = _nearer(places, row, known, other, best)
-        found[row] = best
-    return found
+        distances[row] = best
+    return distances
 
 
 @njit(cache=True, nogil=True)

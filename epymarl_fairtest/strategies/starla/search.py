@@ -83,7 +83,7 @@ def starla(context: Context) -> Search:
         search = Round(context, number, initial, Objectives(context, Traces.concatenate(known)))
         if not len(search.population):
             context.warn(
-                f"No episode has {SHORTEST} steps, so there is nothing to breed from: STARLA goes on at random."
+                f"No episode has {SHORTEST} steps, so there is nothing to breed from: STARLA continues at random."
             )
             yield from random_executions(context, RandomOptions.batch)
         reserved = options.reserve * left

@@ -63,9 +63,9 @@ class ForagingTask(Task):
     name: ClassVar[str] = "foraging"
     order: ClassVar[int] = 3
     theta: ClassVar[float] = 0.67
-    restorable: ClassVar[bool] = True
-    proposable: ClassVar[bool] = True
-    distinct_distance: ClassVar[float] = 0.5
+    restorable: bool = True
+    proposable: bool = True
+    distinct_distance: float = 0.5
     environments: ClassVar[Mapping[str, str]] = {
         "lbforaging-v0": "epymarl_fairtest.tasks.foraging.environment:make_foraging_env"
     }
@@ -100,10 +100,10 @@ class ForagingTask(Task):
 
     @staticmethod
     def _simulator(chain: list[Any]) -> Any:
-        found = _simulator(chain)
-        if found is None:
+        inner = _simulator(chain)
+        if inner is None:
             raise FairTestError(f"{chain[0]} holds no lbforaging ForagingEnv; task foraging needs one.")
-        return found
+        return inner
 
     def reset(self, env: Any, seed: int) -> Any:
         forget(self._simulator(wrappers(env)))

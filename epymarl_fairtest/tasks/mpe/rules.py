@@ -52,9 +52,9 @@ def padded_state(world: Any) -> Array:
 class MpeTask(Task):
     """A task of the particle simulator; subclasses say which scenario, who is tested and how fast."""
 
-    restorable: ClassVar[bool] = True
-    proposable: ClassVar[bool] = True
-    distinct_distance: ClassVar[float] = 0.1
+    restorable: bool = True
+    proposable: bool = True
+    distinct_distance: float = 0.1
     actions: ClassVar[Sequence[str]] = ("stay", "left", "right", "down", "up")
     scenario: ClassVar[str]
     reach: ClassVar[float]  # landmarks are drawn this far from the centre along each axis; agents up to 1
@@ -80,10 +80,10 @@ class MpeTask(Task):
 
     @classmethod
     def _simulator(cls, chain: list[Any]) -> Any:
-        found = simulator(chain, cls.scenario)
-        if found is None:
+        inner = simulator(chain, cls.scenario)
+        if inner is None:
             raise FairTestError(f"{chain[0]} holds no {cls.scenario}; task {cls.name} needs one.")
-        return found
+        return inner
 
     @staticmethod
     def _under_test(world: Any) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome, Step, Steps
+from epymarl_fairtest.campaign.steps.explain.acting import own_policy
 from epymarl_fairtest.campaign.steps.explain.answers import FORMAT, Answers, Entry, overview
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows
 from epymarl_fairtest.campaign.steps.explain.cause import HERE_ONLY, ONE, PLANS, SEVERAL, Found, several_decisions
@@ -93,7 +94,8 @@ def answers(cases: Cases) -> Asking[Answers]:
     found = tried.found(len(cases))
     several = yield from several_decisions(cases, np.flatnonzero(~found))
     settled = yield from commitment(cases)
-    responsible = yield from responsibilities(cases, checked)
+    acting = yield from own_policy(cases, likely)
+    responsible = yield from responsibilities(cases, shown, checked, acting)
     clear = {one.case for one in shown}
     counts = tried.count(len(cases))
     what = [

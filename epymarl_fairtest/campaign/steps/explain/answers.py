@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from epymarl_fairtest.campaign.steps.explain.arms import Decision
 from epymarl_fairtest.campaign.steps.explain.cases import Cases
 from epymarl_fairtest.campaign.steps.explain.cause import CAUSES, Found, causes
 from epymarl_fairtest.campaign.steps.explain.commitment import Commitment
-from epymarl_fairtest.campaign.steps.explain.decisions import Decision
 from epymarl_fairtest.campaign.steps.explain.probability import Chance
 from epymarl_fairtest.campaign.steps.explain.responsibility import Responsibility
 
@@ -72,6 +72,7 @@ class Answers:
             "action_number": one.action,
             "instead_of_number": one.instead_of,
             "slip": one.slip,
+            "streams": one.streams,
             "p_unfair": one.p_unfair,
             "p_unfair_before": one.p_before,
             "worst_off_gain": number(one.worst_off_gain),
@@ -86,7 +87,12 @@ class Answers:
         return {
             "agent": None if found.agent is None else found.agent + 1,
             "values": [
-                {"agent": agent + 1, "value": number(value), "error": number(found.error[agent])}
+                {
+                    "agent": agent + 1,
+                    "value": number(value),
+                    "error": number(found.error[agent]),
+                    "by": found.by[agent],
+                }
                 for agent, value in found.value.items()
             ],
         }

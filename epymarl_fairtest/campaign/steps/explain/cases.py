@@ -23,6 +23,7 @@ Asking = Generator[Execute, Episodes, Answer]
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 Actions = NDArray[np.int16]
+Greedy = bool | NDArray[np.bool_]  # does the whole team never explore; or which agents do not, test by test
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Cases:
 
     context: Aftermath
     episodes: Episodes
-    past: Episodes  # the same without Q-values, and with what the agents saw where an engine needs that
+    past: Episodes  # what a continuation carries on from: no Q-values, what the agents saw where an engine needs that
     received: Array  # (cases, judged agents)
 
     @staticmethod
@@ -40,6 +41,8 @@ class Cases:
         past = replace(failures, q=nothing, obs=nothing)
         if context.needs_obs and context.team.task.restorable:
             past = replace(past, obs=context.look(replace(past, start_step=failures.length)).obs)
+        if not context.team.policy.hidden_size:  # only a memory needs to know where everybody was
+            past = replace(past, states=failures.states[..., :0])
         return Cases(context, failures, past, context.judge.received(failures.rewards))
 
     def __len__(self) -> int:
@@ -75,13 +78,16 @@ class Cases:
         stream: NDArray[np.uint64] | None = None,
         forced: Actions | None = None,
         *,
-        greedy: bool = False,
+        greedy: Greedy = False,
     ) -> Tests:
-        """These cases from these steps on; with their own streams unless others are given."""
+        """These cases from these steps on; with their own streams unless others are given.
+
+        Without a memory the states before those steps are left out: mostly only what agents receive is wanted.
+        """
         past = self.past.take(case)
         drawn = past.stream if stream is None else stream
         if not self.context.team.task.restorable:
-            tests = tests_from_seeds(past.root_seed, drawn, past.states.shape[-1], "action")
+            tests = tests_from_seeds(past.root_seed, drawn, self.episodes.states.shape[-1], "action")
             before = np.arange(past.limit)[None, :, None] < np.asarray(step)[:, None, None]
             then: Any = -1 if forced is None else forced
             tests.forced = np.where(before, past.actions, then).astype(np.int16)
@@ -92,13 +98,14 @@ class Cases:
                 stream=drawn,
                 shift=past.shift,
                 start_step=np.asarray(step, np.int32),
-                start_state=past.states[np.arange(len(case)), step],
+                start_state=self.episodes.states[case, step],
                 operator=np.full(len(case), operator_code("action"), np.int8),
                 parent=past.id,
                 forced=forced,
                 prefix=past,
             )
-        tests.greedy = np.ones(len(case), bool) if greedy else None
+        if greedy is not False:
+            tests.greedy = np.broadcast_to(greedy, (len(case), past.actions.shape[-1]))
         return tests
 
     def unforced(self, count: int) -> Actions:
@@ -112,17 +119,19 @@ class Cases:
         stream: NDArray[np.uint64] | None = None,
         decisions: Decisions | Plans | None = None,
         *,
-        greedy: bool = False,
+        greedy: Greedy = False,
     ) -> Asking[Array]:
         """What the judged agents receive in these continuations (tests, judged agents)."""
-        parts = [np.empty((0, self.received.shape[1]))]
+        received = np.empty((len(case), self.received.shape[1]))
+        order = np.argsort(step, kind="stable")  # those that begin together end together: no request waits for a few
         for start in range(0, len(case), AT_ONCE):
-            now = slice(start, start + AT_ONCE)
-            forced = None if decisions is None else decisions.forced(self, now, len(case[now]))
-            tests = self.tests(case[now], step[now], None if stream is None else stream[now], forced, greedy=greedy)
+            now = order[start : start + AT_ONCE]
+            forced = None if decisions is None else decisions.forced(self, now)
+            own = greedy if isinstance(greedy, bool) else greedy[now]
+            tests = self.tests(case[now], step[now], None if stream is None else stream[now], forced, greedy=own)
             episodes = yield Execute(tests)
-            parts.append(self.context.judge.received(episodes.rewards))
-        return np.concatenate(parts)
+            received[now] = self.context.judge.received(episodes.rewards)
+        return received
 
 
 @dataclass(frozen=True)
@@ -139,9 +148,9 @@ class Decisions:
     def take(self, rows: Any) -> Decisions:
         return Decisions(self.step[rows], self.agent[rows], self.action[rows])
 
-    def forced(self, cases: Cases, rows: slice, count: int) -> Actions:
-        forced = cases.unforced(count)
-        forced[np.arange(count), self.step[rows], self.agent[rows]] = self.action[rows]
+    def forced(self, cases: Cases, rows: Rows) -> Actions:
+        forced = cases.unforced(len(rows))
+        forced[np.arange(len(rows)), self.step[rows], self.agent[rows]] = self.action[rows]
         return forced
 
 
@@ -151,5 +160,5 @@ class Plans:
 
     actions: Actions
 
-    def forced(self, cases: Cases, rows: slice, count: int) -> Actions:
+    def forced(self, cases: Cases, rows: Rows) -> Actions:
         return self.actions[rows]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.packing import Packing
-from epymarl_fairtest.campaign.selection import gallery, spread_evenly
+from epymarl_fairtest.campaign.selection import failures_to_watch, spread_evenly
 from epymarl_fairtest.campaign.steps.contract import Aftermath
 
 AT_ONCE = 1000  # failures that are read at once
@@ -35,7 +35,7 @@ def different_failures(context: Aftermath, most: int | None) -> Rows:
         order = np.argsort(rows)  # a folder gives them in ascending order
         return context.found.failures(rows[order]).take(np.argsort(order))
 
-    watched = np.concatenate(gallery(task, index, roots, stable, load)) if len(stable) else stable  # type: ignore[arg-type]
+    watched = np.concatenate(failures_to_watch(task, index, roots, stable, load)) if len(stable) else stable  # type: ignore[arg-type]
     order = stable[np.argsort(index[stable], kind="stable")]
     if task.state_size:
         own = context.settings.distinct_distance

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows
 
 SURE = 0.9  # P(unfair) from which a failure is settled
-STREAMS = 20
+STREAMS = 10
 COARSE = 8  # steps at which it is looked at first; then every step around the last one that was not settled
 OPEN = 0.1  # share of the final gap
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases
 from epymarl_fairtest.core.statistics import Rate, rate_of
 
-STREAMS = 64
+STREAMS = 48
 Array = NDArray[np.float64]
 
 
@@ -21,6 +21,8 @@ class Chance:
 
     p_unfair: list[Rate]
     greedy_unfair: NDArray[np.bool_]
+    unfair: NDArray[np.bool_]  # (cases, STREAMS), and what the judged agents received there (cases, STREAMS, agents)
+    received: Array
 
 
 def chance(cases: Cases) -> Asking[Chance]:
@@ -28,10 +30,11 @@ def chance(cases: Cases) -> Asking[Chance]:
     judge, count = cases.context.judge, len(cases)
     every = np.repeat(np.arange(count), STREAMS)
     received = yield from cases.outcomes(every, cases.first[every], cases.streams("chance", STREAMS).ravel())
-    unfair = judge.unfair(received).reshape(count, STREAMS).sum(axis=1)
+    unfair = judge.unfair(received).reshape(count, STREAMS)
     once = np.arange(count)
     greedy = yield from cases.outcomes(once, cases.first, greedy=True)
-    return Chance([rate(int(number), STREAMS) for number in unfair], judge.unfair(greedy))
+    rates = [rate(int(number), STREAMS) for number in unfair.sum(axis=1)]
+    return Chance(rates, judge.unfair(greedy), unfair, received.reshape(count, STREAMS, -1))
 
 
 @cache

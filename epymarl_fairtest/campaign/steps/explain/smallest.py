@@ -69,7 +69,7 @@ def tests_of(cases: Cases, states: Array, case: Any, stream: Any, *, greedy: Any
         start_state=cases.context.team.task.as_read(states),
         operator=np.full(count, operator_code("state"), np.int8),
         parent=cases.episodes.id[case],
-        greedy=greedy,
+        greedy=None if greedy is None else np.repeat(greedy[:, None], cases.episodes.actions.shape[-1], axis=1),
     )
 
 

@@ -38,12 +38,14 @@ def what_if(cases: Cases, entries: Sequence[dict[str, Any]]) -> Asking[dict[str,
     changes = Decisions(*numbers.T)
     parts: list[Episodes] = []
     if len(decided):
-        forced = changes.forced(cases, slice(None), len(decided))
+        forced = changes.forced(cases, np.arange(len(decided)))
         parts.append((yield Execute(cases.tests(decided, changes.step, None, forced))))
     if len(quiet):
         parts.append((yield Execute(cases.tests(quiet, cases.first[quiet], greedy=True))))
     rows, step = np.concatenate([decided, quiet]), np.concatenate([changes.step, cases.first[quiet]])
     kept = Episodes.concatenate(parts) if parts else cases.episodes.take(rows)
+    before = np.arange(kept.states.shape[1]) < step[:, None]
+    kept.states[before] = cases.episodes.states[rows][before]  # what was the same all along
     return {
         "id": cases.episodes.id[rows],
         "kind": np.array([kinds[n] for n in rows], "U8"),

@@ -88,8 +88,11 @@ def responsible_sentence(entry: Told) -> str:
         return ""
     if found["agent"] is None:
         return "No single agent is responsible."
-    value = next(one["value"] for one in found["values"] if one["agent"] == found["agent"])
-    return f"Agent {found['agent']} could have prevented it: its own decision lowers P(unfair) by {value:.2f}."
+    named = next(one for one in found["values"] if one["agent"] == found["agent"])
+    how = (
+        "its own decision" if named.get("by", "one decision") == "one decision" else "acting as the team's policy says"
+    )
+    return f"Agent {found['agent']} could have prevented it: {how} lowers P(unfair) by {named['value']:.2f}."
 
 
 def paragraphs(entry: Told) -> list[str]:

@@ -1,0 +1,166 @@
+"""What a notebook calls: test a team, resume, load and compare runs. Every mistake is a FairTestError."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from epymarl_fairtest.api.comparing import Comparison
+from epymarl_fairtest.api.result import Result
+from epymarl_fairtest.api.starting import Started, begin, begin_again, begin_with
+from epymarl_fairtest.campaign.observers import Observer, Progress, beside_the_bar, in_notebook
+from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.report.observer import Page
+from epymarl_fairtest.settings import Settings
+from epymarl_fairtest.store.finished import read_run
+from epymarl_fairtest.strategies import configure, strategy_of
+from epymarl_fairtest.team.contract import Policy, Team
+from epymarl_fairtest.team.saved import live_team
+
+ARGUMENTS = "theta|confidence|policy|figure|out"  # of the command line that are arguments here, too
+
+
+def test(
+    team: str | os.PathLike[str] | Team | Policy,
+    *,
+    env: str | None = None,
+    env_args: Mapping[str, Any] | None = None,
+    time_limit: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> Result:
+    """Search the executions of a trained team for unfair ones.
+
+    Args:
+        team: a policy folder (`agent.th` and `policy.yaml`), or a policy in memory (docs/python.md).
+        env: the gymnasium id of the environment of a policy in memory,
+        env_args: what it is made with,
+        time_limit: and after how many steps its episodes end.
+        out: the run folder to make; `runs/TEAM-DATE` if it is not given. A run is never overwritten.
+        **settings: any setting of docs/settings.md, for example `budget=1000`, `seed=1`, `method="random"`,
+            `preset="strict"`, `explain=20`, `progress=False`, `options={"rounds": 2}`.
+
+    Interrupting it (Ctrl-C, or the notebook's stop button) keeps what was found; `resume` goes on from there.
+
+    Raises:
+        FairTestError: the team, a setting or the folder cannot be used; nothing is left behind.
+    """
+    with in_python_words():
+        given = {name: _plain(value) for name, value in settings.items()}
+        if out is not None:
+            given["out"] = str(_path(out, "out"))
+        said = [repr(str(team)) if isinstance(team, str | os.PathLike) else type(team).__name__]
+        command = f"fairtest.test({', '.join(said + [f'{name}={value!r}' for name, value in given.items()])})"
+        if isinstance(team, str | os.PathLike):
+            return _finished(begin(Path(team), given, command))
+        live = team if isinstance(team, Team) else _live(team, env, env_args, time_limit, given)
+        chosen = configure({"allocation": live.allocation, **given})
+        strategy_of(chosen).check_settings(chosen, live.task)
+        return _finished(begin_with(live, chosen, command, Path(live.task.name)))
+
+
+test.__test__ = False  # type: ignore[attr-defined]  # pytest would take it for a test wherever it is imported
+
+
+def resume(run: str | os.PathLike[str], *, policy: str | os.PathLike[str] | None = None) -> Result:
+    """Go on with an interrupted run: it ends as if nothing had happened. `policy`: where its team is now."""
+    with in_python_words():
+        place = None if policy is None else _path(policy, "policy")
+        return _finished(begin_again(_path(run, "the run"), place, _warn))
+
+
+def load(run: str | os.PathLike[str]) -> Result:
+    """The result in a run folder, wherever the run was made: by `test`, the command line or a training."""
+    with in_python_words():
+        return Result(read_run(_path(run, "the run")))
+
+
+def compare(
+    a: Result | str | os.PathLike[str],
+    b: Result | str | os.PathLike[str],
+    *,
+    theta: float | None = None,
+    confidence: float = 0.95,
+) -> Comparison:
+    """Is the team of run `b` fairer than that of run `a`? Judged by the natural rates alone.
+
+    Args:
+        theta: judge both with this threshold; needed where the runs have different ones.
+        confidence: of the intervals and of the verdict.
+    """
+    with in_python_words():
+        paths = [one.path if isinstance(one, Result) else _path(one, "a run") for one in (a, b)]
+        return Comparison.of_runs(*paths, theta=theta, confidence=confidence)
+
+
+@contextmanager
+def in_python_words() -> Iterator[None]:
+    """Errors name arguments as they are written in Python, not as in a host or on the command line."""
+    try:
+        yield
+    except FairTestError as error:
+        raise FairTestError(python_words(str(error))) from error.__cause__
+
+
+def python_words(message: str) -> str:
+    message = re.sub(r"fairtest run --resume ('[^']*'|\S+)", _resumed, message)
+    message = re.sub(r"(?:fairtest_args\.|--set )(\w+)", r"\1", message)
+    return re.sub(rf"--({ARGUMENTS})\b ?", r"\1=", message)
+
+
+def _resumed(command: re.Match[str]) -> str:
+    return f"fairtest.resume({shlex.split(command[1])[0]!r})"
+
+
+def _finished(started: Started) -> Result:
+    try:
+        started.finish(_warn, _observers(started.settings))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(python_words(started.stopped())) from None
+    return Result(read_run(started.folder.path), started.team)
+
+
+def _observers(settings: Settings) -> list[Observer]:
+    bar = sys.stderr.isatty() or in_notebook()
+    progress: Observer = Progress(settings, terminal=bar, say=lambda message: print(message, file=sys.stderr))
+    return [progress, Page(beside_the_bar(_warn))] if settings.report else [progress]
+
+
+def _warn(message: str) -> None:
+    warnings.warn(python_words(message), stacklevel=2)
+
+
+def _path(value: Any, what: str) -> Path:
+    if not isinstance(value, str | os.PathLike):
+        raise FairTestError(f"{what}: {value!r} is not allowed; give the path of a folder.")
+    return Path(value)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy is as good as one of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    return {name: _plain(one) for name, one in value.items()} if isinstance(value, Mapping) else value
+
+
+def _live(policy: Any, env: Any, env_args: Mapping[str, Any] | None, time_limit: Any, given: Mapping[str, Any]) -> Team:
+    lacking = [name for name in (*Policy.__annotations__, "forward") if not hasattr(policy, name)]
+    if lacking:
+        raise FairTestError(
+            f"{policy!r} is neither a policy folder nor a policy: it has no {', '.join(lacking)} (docs/python.md)."
+        )
+    if not isinstance(env, str) or isinstance(time_limit, bool) or not isinstance(time_limit, int) or time_limit < 1:
+        raise FairTestError(
+            f"env={env!r} and time_limit={time_limit!r} are not allowed: a policy in memory needs env, the gymnasium id"
+            " of its environment, and time_limit, the steps of its episodes, at least 1."
+        )
+    return live_team(policy, env, time_limit, env_args, str(given.get("allocation", "env")))

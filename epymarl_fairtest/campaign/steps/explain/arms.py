@@ -1,0 +1,150 @@
+"""A decision beside the action that was taken, both forced, from one state and on the same fresh streams.
+
+Continued without force, an explored action would not be repeated, and a slip would look harmless.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epymarl_fairtest.campaign.steps.explain.better import MOST_COST, team_change
+from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Decisions, Rows
+
+LEAST_DROP = 0.25  # of P(unfair), for a decision to be shown
+ERRORS = 2.0  # standard errors by which a measured drop may be below the true one
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One that was executed under fresh exploration, from the state in which it is taken."""
+
+    case: int
+    step: int
+    agent: int  # from 0, among the environment's
+    action: int
+    instead_of: int
+    slip: bool
+    streams: int  # that it was measured on
+    p_before: float  # P(unfair) with the action that was taken
+    p_unfair: float  # with the other one
+    error: float  # standard error of the difference
+    worst_off_gain: float  # mean difference to the agent that came off worst in the failure
+    team_change: float
+
+    @property
+    def drop(self) -> float:
+        return self.p_before - self.p_unfair
+
+    @property
+    def clear(self) -> bool:
+        """Does it lower P(unfair) clearly?"""
+        return self.drop >= LEAST_DROP and self.helps
+
+    @property
+    def may_be_clear(self) -> bool:
+        """Could it turn out to be clear on more streams?"""
+        return self.drop + ERRORS * self.error >= LEAST_DROP
+
+    @property
+    def helps(self) -> bool:
+        """Does it lower P(unfair), help the worst-off, and hardly cost the team anything?"""
+        return self.drop > 0 and self.worst_off_gain > 0 and self.team_change >= -MOST_COST
+
+
+@dataclass(frozen=True)
+class Arms:
+    """What came out, added up over streams; first with the action that was taken, then with the other one."""
+
+    streams: int
+    unfair: NDArray[np.int64]  # (2, rows)
+    differ: NDArray[np.int64]  # (rows,) streams on which one arm is unfair and the other is not
+    received: Array  # (2, rows, judged agents)
+
+    @staticmethod
+    def none(cases: Cases, rows: int) -> Arms:
+        none = np.zeros((2, rows), np.int64)
+        return Arms(0, none, none[0], np.zeros((2, rows, cases.received.shape[1])))
+
+    def __add__(self, more: Arms) -> Arms:
+        return Arms(
+            self.streams + more.streams,
+            self.unfair + more.unfair,
+            self.differ + more.differ,
+            self.received + more.received,
+        )
+
+    def take(self, rows: Rows) -> Arms:
+        return Arms(self.streams, self.unfair[:, rows], self.differ[rows], self.received[:, rows])
+
+    @property
+    def p_unfair(self) -> Array:
+        """(2, rows)"""
+        share: Array = self.unfair / max(self.streams, 1)
+        return share
+
+    @property
+    def drop(self) -> Array:
+        before, now = self.p_unfair
+        drop: Array = before - now
+        return drop
+
+    @property
+    def error(self) -> Array:
+        """Standard error of the drop, as if the arms differed on one more stream: where none does, few prove little."""
+        streams = max(self.streams, 1)
+        error: Array = np.sqrt(((self.differ + 1) / streams - self.drop**2).clip(0) / streams)
+        return error
+
+    @property
+    def may_be_clear(self) -> NDArray[np.bool_]:
+        """Which could turn out to be clear on more streams?"""
+        may: NDArray[np.bool_] = self.drop + ERRORS * self.error >= LEAST_DROP
+        return may
+
+    def worst_off_gain(self, cases: Cases, case: Rows) -> Array:
+        """Mean difference to the agent that came off worst in the failure; of those that tie, the least."""
+        failed = cases.received[case]
+        worst_off = failed == failed.min(axis=1, keepdims=True)
+        before, now = self.received / max(self.streams, 1)
+        gain: Array = np.where(worst_off, now - before, np.inf).min(axis=1)
+        return gain
+
+    @property
+    def team_change(self) -> Array:
+        return team_change(self.received[0], self.received[1])
+
+    def decisions(self, cases: Cases, case: Rows, decisions: Decisions, slip: NDArray[np.bool_]) -> list[Decision]:
+        taken, gain, change = _taken(cases, case, decisions), self.worst_off_gain(cases, case), self.team_change
+        (before, now), error = self.p_unfair, self.error
+        return [
+            Decision(
+                int(case[n]), int(decisions.step[n]), int(decisions.agent[n]), int(decisions.action[n]), int(taken[n]),
+                bool(slip[n]), self.streams, float(before[n]), float(now[n]), float(error[n]), float(gain[n]),
+                float(change[n]),
+            )
+            for n in range(len(case))
+        ]  # fmt: skip
+
+
+def both_arms(cases: Cases, case: Rows, decisions: Decisions, drawn: NDArray[np.uint64]) -> Asking[Arms]:
+    """These decisions on the streams that were `drawn` for each of all cases."""
+    rows, streams = len(case), drawn.shape[1]
+    if not rows:
+        return Arms.none(cases, 0)
+    taken = _taken(cases, case, decisions)
+    both = Decisions(np.tile(decisions.step, 2), np.tile(decisions.agent, 2), np.concatenate([taken, decisions.action]))
+    of = np.repeat(np.arange(2 * rows), streams)
+    own = np.tile(drawn[case], (2, 1)).ravel()
+    received = yield from cases.outcomes(np.tile(case, 2)[of], both.step[of], own, both.take(of))
+    unfair = cases.context.judge.unfair(received).reshape(2, rows, streams)
+    differ = (unfair[0] != unfair[1]).sum(axis=1)
+    return Arms(streams, unfair.sum(axis=2), differ, received.reshape(2, rows, streams, -1).sum(axis=2))
+
+
+def _taken(cases: Cases, case: Rows, decisions: Decisions) -> Rows:
+    taken: Rows = cases.episodes.actions[case, decisions.step, decisions.agent].astype(np.int64)
+    return taken
