@@ -248,6 +248,56 @@ def test_the_fairest_checkpoint_of_the_training_is_judged_beside(tmp_path: Path,
     assert document["checkpoint"]["executions"] == 120
 
 
+def test_ctrl_c_says_that_the_same_command_continues(
+    tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(work: Any, items: Any, place: Any) -> Iterator[Any]:
+        yield items[0], work(items[0])
+        raise KeyboardInterrupt
+
+    fake.setattr(backends, "run_all", stopped)
+    team, out = policy_folder(tmp_path / "team"), tmp_path / "out"
+    assert repair("--policy", team, "--out", out, *QUICK, *SEARCH) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    assert (out / "before" / "measured.npz").is_file()
+    assert not (out / "repair.json").exists()
+
+
+def test_an_environment_without_a_twin_is_told_with_an_estimate_and_a_changed_team_is_refused(
+    tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    team, run = policy_folder(tmp_path / "team"), tmp_path / "run"
+    main(["run", "--policy", str(team), "--out", str(run), *SEARCH, "--set", "engine=lockstep"])
+    capsys.readouterr()
+    repair(run, "--out", tmp_path / "out", *QUICK)
+    assert "per arm" in capsys.readouterr().err
+    weights = load_weights(team / "agent.th")
+    save_policy(team, load_record(team), {name: value + 1 for name, value in weights.items()})
+    assert repair(run, "--out", tmp_path / "other", *QUICK) == 2
+    assert "other weights" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_full_disk_stops_the_arm_and_leaves_nothing_half_written(
+    tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from epymarl_fairtest.repair import arms
+
+    write = arms.write_arrays
+
+    def full(path: Path, arrays: Any) -> None:
+        if ".weight-2" in str(path):
+            raise FairTestError("FairTest cannot write it: No space left on device.")
+        write(path, arrays)
+
+    fake.setattr(arms, "write_arrays", full)
+    team, out = policy_folder(tmp_path / "team"), tmp_path / "out"
+    repair("--policy", team, "--out", out, *QUICK, *SEARCH)
+    assert "weight-2 was stopped: FairTest cannot write it: No space left" in capsys.readouterr().out
+    assert not list(out.rglob(".*.tmp"))
+    assert not (out / "seed-0" / "weight-2").exists()
+
+
 BAD = {
     "--share 1.5": "share from 0 to 1",
     "--max-loss -0.1": "share from 0 to 1",

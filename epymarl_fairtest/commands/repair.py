@@ -11,7 +11,7 @@ import shlex
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ORDER = 107
 STEPS, SHARE, EXECUTIONS, VALIDATION = 300_000, 0.3, 20_000, 5_000
 EXIT = {"repaired": 0, "levelled down": 3, "not repaired": 1}
+SEARCHED = ("method", "budget", "seed", "theta", "index", "execution", "epsilon")  # of the search before
 TRIED = 8  # executions that estimate the time of an environment without a twin
 
 
@@ -129,12 +130,17 @@ def _team_and_run(args: Namespace, trainer: Any) -> tuple[Path, Path, Settings]:
         policy = team_folder(args.run, found.manifest)
         run, settings = args.run, configure(found.settings)
         _check(trainer, policy, settings)
+        _refuse_other_weights(policy, run, found.manifest)
     else:
         policy, settings = args.policy, replace(settings_for_team(args), out=None)
         _check(trainer, policy, settings)
         run = args.folder / "search" / "before"
         _search_first(policy, settings, run)
         found = read_run(run, "failures.npz")
+        _refuse_other_weights(policy, run, found.manifest)
+        unlike = [name for name in SEARCHED if getattr(settings, name) != found.settings.get(name)]
+        if unlike:
+            raise FairTestError(f"{str(run)!r} was searched with another {' and '.join(unlike)}. Choose another --out.")
     seed = int(found.manifest["seed"])
     return policy.resolve(), run.resolve(), replace(settings, theta=found.theta, seed=seed, progress=False)
 
@@ -145,6 +151,16 @@ def _check(trainer: Any, policy: Path, settings: Settings) -> None:
         raise FairTestError(
             f"The run judges allocation={settings.allocation!r}, and training pays what the environment pays. Train the"
             " team in an environment that pays the allocation (--env-config=fairtest_mpe, fairtest_pp or fairtest_lbf)."
+        )
+
+
+def _refuse_other_weights(policy: Path, run: Path, manifest: Mapping[str, Any]) -> None:
+    from epymarl_fairtest.team.checkpoint import digest, load_weights
+
+    if manifest.get("policy_digest") not in (None, digest(load_weights(policy / "agent.th"))):
+        raise FairTestError(
+            f"The team in {str(policy)!r} has other weights than the one that {str(run)!r} tested. Test it again, and"
+            " repair that run."
         )
 
 

@@ -66,11 +66,11 @@ def is_finished(arm: Arm) -> bool:
 
 def run_arm(arm: Arm) -> dict[str, Any]:
     """Train and play. An error is returned, not raised: no backend should try it again, and other arms go on."""
+    half = arm.folder.with_name(f".{arm.folder.name}.tmp")
     try:
         if is_finished(arm):
             return json.loads((arm.folder / TOLD).read_bytes())  # type: ignore[no-any-return]
         began = time.process_time()
-        half = arm.folder.with_name(f".{arm.folder.name}.tmp")
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
         notes: list[str] = []
@@ -93,6 +93,8 @@ def run_arm(arm: Arm) -> dict[str, Any]:
         return {"error": str(cannot_write(arm.folder, error))}
     except Exception:  # a stranger's environment or host, in whatever way it fails
         return {"error": traceback.format_exc()}
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
 
 
 def play(policy: Path, settings: Settings, sets: dict[str, int]) -> dict[str, Any]:
