@@ -194,7 +194,9 @@ def test_explaining_a_finished_run_gives_the_same_file_and_keeps_the_run_whole(
 ) -> None:
 
     before = (run / "explain.json").read_bytes()
-    monkeypatch.setattr("epymarl_fairtest.api.explaining.team_of_run", lambda *given: team())  # its folder was temporary
+    monkeypatch.setattr(
+        "epymarl_fairtest.api.explaining.team_of_run", lambda *given: team()
+    )  # its folder was temporary
     assert commands.main(["explain", str(run), "--set", "engine=twin"]) == 0
     assert (run / "explain.json").read_bytes() == before
     assert read_run(run).explanation is not None  # checksums follow

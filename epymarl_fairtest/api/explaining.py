@@ -62,8 +62,8 @@ def explain_run(
     if team.origin["policy_digest"] != run.manifest.get("policy_digest"):
         raise FairTestError(
             f"{str(policy)!r} is another team than {str(run.path)!r} tested (other weights): what it would do does not"
-            " explain what the other one did. Leave --policy out, or give the team that was tested; for one start of any"
-            " team: fairtest explain --policy DIR --seed S."
+            " explain what the other one did. Leave --policy out, or give the team that was tested; for one start of"
+            " any team: fairtest explain --policy DIR --seed S."
         )
     unstable = np.isin(failures.id, run.unstable)
     context, execute = aftermath(team, settings, judge, int(run.summary["seed"]), failures, run.executions, warn)
