@@ -177,7 +177,7 @@ def admitted(make: Any, agents: int, actions: int, size: int) -> tuple[GenericTa
 
 OTHERS = {
     "particles": ("epymarl_fairtest:mpe-spread-v0", 3, 5, 18),
-    "foraging": ("lbforaging:Foraging-8x8-3p-3f-v3", 3, 6, 18),
+    "foraging": ("epymarl_fairtest:lbforaging-v0", 3, 6, 18),
     "a walk with a lock, a wind and itself": (key(Walk), 2, 3, 2),
 }
 
