@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 ORDER = 107
 STEPS, SHARE, EXECUTIONS, VALIDATION = 300_000, 0.3, 20_000, 5_000
 EXIT = {"repaired": 0, "levelled down": 3, "not repaired": 1}
-SEARCHED = ("method", "budget", "seed", "theta", "index", "execution", "epsilon")  # of the search before
+SEARCHED = ("method", "budget", "seed", "theta", "index")  # settings of the search before
 TRIED = 8  # executions that estimate the time of an environment without a twin
 
 
@@ -141,6 +141,7 @@ def _team_and_run(args: Namespace, trainer: Any) -> tuple[Path, Path, Settings]:
         unlike = [name for name in SEARCHED if getattr(settings, name) != found.settings.get(name)]
         if unlike:
             raise FairTestError(f"{str(run)!r} was searched with another {' and '.join(unlike)}. Choose another --out.")
+        settings = configure(found.settings)  # as the run understood them
     seed = int(found.manifest["seed"])
     return policy.resolve(), run.resolve(), replace(settings, theta=found.theta, seed=seed, progress=False)
 
