@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from host_jobs import JOBS, NO_CHECKOUT, Finished, Workshop, in_process_epymarl, stock_copy
-from support import in_small
+from support import compile_twins, in_small
 
 from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
@@ -24,6 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(1)  # as FairTest does: more threads only collapse on a shared machine
     os.fsync = lambda handle: None  # no test survives a power cut; those that kill processes start their own
     Page.finished = lambda *run: None  # type: ignore[method-assign]  # drawing takes longer than most searches: see `pages`
+    if getattr(config.option, "numprocesses", None) and not (SPREAD or config.option.collectonly):
+        compile_twins()
 
 
 draw = Page.finished

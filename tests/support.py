@@ -213,6 +213,15 @@ def engine_of(
     )
 
 
+def compile_twins() -> None:
+    """Once, for all processes that would otherwise each compile them at the same time in a fresh clone."""
+    from epymarl_fairtest.testing import engine_of, random_team
+
+    for key in KEYS.values():
+        team = random_team(f"epymarl_fairtest:{key}")
+        engine_of(team, "twin").execute(random_tests(2, team.task.state_size, np.random.default_rng(0)))
+
+
 def some_tests(task: str, count: int, seed: int = 5) -> Any:
     return random_tests(count, task_for(environment(task)).state_size, np.random.default_rng(seed))
 

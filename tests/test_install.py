@@ -572,6 +572,7 @@ assert len(rewards) == 3
 """
 
 
+@pytest.mark.slow
 def test_an_installed_checkout_imports_its_environments_without_smaclite_and_makes_those_of_mpe(real: Path) -> None:
     pytest.importorskip("pettingzoo")
     src = real / "src"

@@ -243,6 +243,7 @@ def test_a_task_that_tells_nothing_of_its_states_is_refused() -> None:
 # --- what they are there to show ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_on_a_trained_team_the_climber_wins_the_count_and_the_surrogate_wins_the_roots() -> None:
     subject = saved_team(shipped("policies") / "mpe-qmix", "env")
     engine = make_engine(subject, configure({}), pytest.fail)

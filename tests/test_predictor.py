@@ -265,6 +265,7 @@ def fitted(data: Traces, fair: NDArray[np.bool_], **changes: Any) -> Predictor:
     return fit_predictor(data, fair, **{"buckets": 10, "seed": 0, **changes})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("as_shipped")
 def test_out_of_bag_agrees_with_cross_validation_where_unfair_episodes_are_rare() -> None:
     """scikit-learn draws the bootstrap by class weight: a full bag would hold every rare episode."""
