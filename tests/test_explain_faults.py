@@ -97,7 +97,7 @@ def test_no_slip_is_left_out_for_being_one_of_many() -> None:
     index, slip = np.linspace(0.99, 0.8, count), np.arange(count) >= 2 * CHECKED  # the slips are the least even ones
     compared = Compared(index, np.ones(count, bool), np.ones(count), np.zeros(count))
     zeros = np.zeros(count, np.int64)
-    tried = Tried(zeros, Decisions(np.arange(count), zeros, zeros), compared, slip)
+    tried = Tried(zeros, Decisions(np.arange(count), zeros, zeros), compared, slip, slip)
     chosen_ones = promising(tried).decisions.step.tolist()
     assert chosen_ones == [*range(CHECKED), *range(2 * CHECKED, count)]
 

@@ -27,7 +27,7 @@ class Decision:
     agent: int  # from 0, among the environment's
     action: int
     instead_of: int
-    slip: bool
+    slip: bool  # does it put the team's own choice in place of an action that was explored or forced?
     streams: int  # that it was measured on
     p_before: float  # P(unfair) with the action that was taken
     p_unfair: float  # with the other one

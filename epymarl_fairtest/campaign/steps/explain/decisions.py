@@ -25,6 +25,7 @@ AGAIN = 2  # decisions of a case, slips aside, that are measured on other stream
 ROUNDS = (32, 96, 256)  # streams after each round of measuring; all but the first are for slips that may be clear
 SHOWN = 5  # decisions of a case
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,13 @@ class Tried:
     case: Rows
     decisions: Decisions
     compared: Compared
-    slip: NDArray[np.bool_]  # does it put an action right that was explored or forced?
+    slip: Mask  # does it put an action right that was explored or forced?
+    own: Mask  # by what the team would have chosen?
 
     def take(self, rows: Rows) -> Tried:
-        return Tried(self.case[rows], self.decisions.take(rows), self.compared.take(rows), self.slip[rows])
+        return Tried(
+            self.case[rows], self.decisions.take(rows), self.compared.take(rows), self.slip[rows], self.own[rows]
+        )
 
     def count(self, cases: int) -> Rows:
         """How many were tried of each case."""
@@ -48,7 +52,7 @@ class Tried:
         return np.bincount(self.case[self.compared.better], minlength=cases) > 0
 
     def judged(self, cases: Cases, arms: Arms) -> list[Decision]:
-        return arms.decisions(cases, self.case, self.decisions, self.slip)
+        return arms.decisions(cases, self.case, self.decisions, self.own)
 
 
 def every_decision(cases: Cases) -> Asking[Tried]:
@@ -61,22 +65,21 @@ def every_decision(cases: Cases) -> Asking[Tried]:
     decisions = Decisions(step, agent, action)
     received = yield from cases.outcomes(case, step, None, decisions)
     result = compared(cases.context.judge, cases.received[case], received)
-    return Tried(case, decisions, result, _slips(cases, case, decisions, result))
+    return Tried(case, decisions, result, *_slips(cases, case, decisions, result))
 
 
-def _slips(cases: Cases, case: Rows, decisions: Decisions, result: Compared) -> NDArray[np.bool_]:
-    """Of each action that was explored or forced, the one that puts it right: the team's own choice, or where that is
-    not better the other action that makes the case most even."""
+def _slips(cases: Cases, case: Rows, decisions: Decisions, result: Compared) -> tuple[Mask, Mask]:
+    """Which put an action right that was explored or forced, and which of them by the team's own choice. One for each
+    such action: the team's own choice, or where that is not better the one that makes the case most even."""
     episodes, step, agent = cases.episodes, decisions.step, decisions.agent
     own = greedy(episodes.q[case, step], cases.context.team.available)[np.arange(len(case)), agent]
     rows = np.flatnonzero((episodes.actions[case, step, agent] != own) & result.better)
-    rows = rows[
-        np.lexsort((-result.index[rows], own[rows] != decisions.action[rows], agent[rows], step[rows], case[rows]))
-    ]
+    other = own != decisions.action
+    rows = rows[np.lexsort((-result.index[rows], other[rows], agent[rows], step[rows], case[rows]))]
     places = np.stack([case[rows], step[rows], agent[rows]], axis=1)
     slip = np.zeros(len(case), bool)
     slip[rows[np.append(True, (places[1:] != places[:-1]).any(axis=1))[: len(rows)]]] = True
-    return slip
+    return slip, slip & ~other
 
 
 def promising(tried: Tried) -> Tried:
@@ -116,14 +119,14 @@ def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
         known = known + more
         judged = tried.judged(cases, known)
         clear += [one for one in judged if one.clear]
-        rows = np.flatnonzero([one.slip and not one.clear and one.may_be_clear for one in judged])
+        rows = np.flatnonzero(tried.slip & np.array([not one.clear and one.may_be_clear for one in judged], bool))
         tried, known = tried.take(rows), known.take(rows)
     return clear
 
 
 def preference(decision: Decision) -> tuple[object, ...]:
-    """Case by case: slips first, for they change nothing that the team wanted, and of them the last, up to which
-    everything could still be put right; then what lowers P(unfair) most."""
+    """Case by case: slips first that the team's own choice puts right, for that changes nothing that the team wanted;
+    of them the last, up to which everything could still be put right. Then what lowers P(unfair) most."""
     late = decision.step if decision.slip else 0
     return (decision.case, not decision.slip, -late, -decision.drop, -decision.worst_off_gain, decision.step,
             decision.agent)  # fmt: skip
