@@ -111,7 +111,7 @@ def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_repaired_one(
         assert ", ".join(f"agent {n} {x:.4g}" for n, x in enumerate(one["received"], 1)) in unfair.stdout
 
     scenarios = load_scenarios(file.with_name("test_fairness_regression_failures.npz"))
-    teams = (perturbed(TEAM, tmp_path / str(seed), seed) for seed in range(40))
+    teams = (perturbed(TEAM, tmp_path / str(seed), seed) for seed in range(400))
     repaired = next(team for team in teams if not any(o.unfair for o in replay(scenarios, saved_team(team, "env"))))
     fair = pytest_on(file, repaired)
     assert fair.returncode == 0, fair.stdout

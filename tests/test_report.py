@@ -817,8 +817,8 @@ def test_the_same_run_gives_the_same_bytes_in_any_process_without_torch_or_pyplo
         environment = {**os.environ, "PYTHONHASHSEED": seed, "MPLCONFIGDIR": str(tmp_path / seed)}
         if seed == "2":
             (tmp_path / seed / "matplotlibrc").write_text("axes.facecolor: black\nfont.size: 30\nsvg.hashsalt: other\n")
-        command = [sys.executable, "-W", "ignore", "-c", ALONE, str(copy)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        command = [sys.executable, "-W", "ignore", "-c", ALONE, copy.name]  # the page names it in its commands
+        done = subprocess.run(command, cwd=copy.parent, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "[]"
         found.append((copy / "report" / "index.html").read_bytes())
     assert found[0] == found[1]

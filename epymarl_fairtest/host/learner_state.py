@@ -60,13 +60,20 @@ def state_of(learner: Any) -> dict[str, Tensor]:
     """Everything that goes on learning needs: `mixer.…`, `target_mac.…`, `optimiser.0.exp_avg`, `rew_ms.mean`, …"""
     held: dict[str, Tensor] = {}
     for name, network in _modules(learner):
-        held |= {f"{name}.{key}": value for key, value in network.state_dict().items()}
+        held |= {f"{name}.{key}": value for key, value in _named(network.state_dict()).items()}
     for name, optimiser in _optimisers(learner):
         for number, parts in optimiser.state_dict()["state"].items():
             held |= {f"{name}.{number}.{key}": torch.as_tensor(part) for key, part in parts.items()}
     for name, statistic in _statistics(learner):
         held |= {f"{name}.{part}": torch.as_tensor(getattr(statistic, part)) for part in STATISTICS}
     return {name: value.detach().cpu().float().clone() for name, value in held.items()}
+
+
+def _named(state: Any) -> Mapping[str, Tensor]:
+    """EPyMARL's critics without shared parameters give a list, one state per agent."""
+    if isinstance(state, Mapping):
+        return state
+    return {f"{agent}.{key}": value for agent, one in enumerate(state) for key, value in one.items()}
 
 
 def restore(learner: Any, held: Mapping[str, Tensor], where: str) -> None:

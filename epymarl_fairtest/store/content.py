@@ -108,6 +108,17 @@ def curve(value: Any) -> bool:
     return steps == sorted(set(steps)) and set(marks) <= set(steps) and whole
 
 
+WORST_OFF = having({"agent": maybe(count), "unit": words, "votes": count, "least": each(LEAST)})
+
+
+def worst_off(value: Any) -> bool:
+    """Where there are votes, they are for somebody, and who is named has some."""
+    if not WORST_OFF(value):
+        return False
+    named_agents = [one["agent"] for one in value["least"]]
+    return bool(named_agents or not value["votes"]) and value["agent"] in (None, *named_agents)
+
+
 def predictor(value: Any) -> bool:
     """What belongs together is there together."""
     if not named(lambda one: maybe(real)(one) or each(maybe(real))(one))(value):
@@ -146,7 +157,7 @@ SUMMARY: dict[str, Holds] = {  # what it may have, or be without
     "unfair_by_chance": share,
     "sides": named(each(count)),
     "explain": EXPLAINED,
-    "worst_off": having({"agent": maybe(count), "unit": words, "votes": count, "least": each(LEAST)}),
+    "worst_off": worst_off,
 }
 MANIFEST: dict[str, Holds] = {
     **dict.fromkeys(("fairtest", "python", "task", "engine", "host", "algorithm", "key", "policy_digest"), words),

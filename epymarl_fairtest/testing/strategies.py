@@ -345,6 +345,8 @@ def without(task: Task, *abilities: str) -> Task:
     lost: dict[str, Any] = {name: refuse for ability in abilities for name in OFFERED_BY[ability]}
     poorer = copy.copy(task)
     poorer.__class__ = type(type(task).__name__, (type(task),), lost | dict.fromkeys(abilities, False))
+    for ability in abilities:  # of a task that found out about itself
+        poorer.__dict__.pop(ability, None)
     return poorer
 
 
