@@ -7,6 +7,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,8 @@ def measured(args: Namespace, out: Path) -> tuple[Curve, bool]:
     settings = settings_of(args, checkpoints[0].record)
     episodes = args.episodes or EPISODES
     say_estimate(checkpoints, settings, episodes)
-    jobs = [Job(one, settings, settings.root_seed(), episodes, out.resolve()) for one in checkpoints]
+    whole = [replace(one, folder=one.folder.resolve()) for one in checkpoints]  # workers may be in another folder
+    jobs = [Job(one, settings, settings.root_seed(), episodes, out.resolve()) for one in whole]
     _make(out)
     place = Place(args.backend, min(args.jobs, len(jobs)), args.address, args.timeout, None, (out.resolve(),))
     points = {}
