@@ -10,6 +10,9 @@ SETUP = setup.py constraints.txt
 demo: $(VENV)/.demo  ## test a shipped team, then train a small one with fairtest=True and test it
 	$(VENV)/bin/fairtest demo --out build/demo
 
+# Tests start Python many times: where bytecode may not be written, each start compiles the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTEST = $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.test  ## run the tests, some minutes

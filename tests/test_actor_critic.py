@@ -26,8 +26,20 @@ from epymarl_fairtest.team.checkpoint import load_policy, load_record, rebuild, 
 from epymarl_fairtest.team.saved import saved_team
 
 ACTOR = {"algorithm": "mappo", "agent_output_type": "pi_logits"}
-ESSENTIAL = ("mappo", "ippo_ns", "maddpg")
-OTHERS = ("ippo", "mappo_ns", "maa2c", "maa2c_ns", "ia2c", "ia2c_ns", "coma", "coma_ns", "maddpg_ns", "pac_ns")
+ESSENTIAL = ("mappo", "maddpg")
+OTHERS = (
+    "ippo",
+    "ippo_ns",
+    "mappo_ns",
+    "maa2c",
+    "maa2c_ns",
+    "ia2c",
+    "ia2c_ns",
+    "coma",
+    "coma_ns",
+    "maddpg_ns",
+    "pac_ns",
+)
 EPYMARL_ONLY = ("pac_ns", "pac_dcg_ns")
 ROWS, STEPS = 7, 5
 
@@ -196,7 +208,7 @@ def test_auto_is_what_suits_the_team_and_other_ways_are_refused() -> None:
 WORK = ["--set", "budget=200", "--set", "report=false", "--set", "progress=false"]
 
 
-@pytest.mark.parametrize("method", ["fairtest", "starla"])
+@pytest.mark.parametrize("method", [pytest.param("fairtest", marks=pytest.mark.slow), "starla"])
 def test_a_search_tests_such_a_team(method: str, tmp_path: Path) -> None:
     team, out = actors(tmp_path / "team", "foraging"), tmp_path / "run"
     assert main(["run", "--policy", str(team), "--out", str(out), *WORK, "--set", f"method={method}"]) == 0

@@ -109,6 +109,7 @@ def test_opponents_are_told_apart_and_the_remedy_judges_one_side(
     assert dict(competence_rows(summary_of(team)))["  per agent"].startswith("agent 2")
 
 
+@pytest.mark.slow
 def test_page_replay_and_export_judge_the_same_agents(
     run_of: Callable[..., Path], opponents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

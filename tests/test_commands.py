@@ -260,6 +260,7 @@ def test_a_run_folder_that_cannot_be_made_is_refused(
     assert os.listdir(tmp_path / "taken") == []
 
 
+@pytest.mark.slow
 def test_a_run_without_out_makes_a_folder_of_its_own_each_time(
     team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

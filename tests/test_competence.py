@@ -130,6 +130,7 @@ def test_near_copies_of_a_start_have_no_vote_and_are_one_start_of_the_page(tmp_p
 # --- has it learned -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_random_team_takes_even_actions_from_the_same_starts(tmp_path: Path) -> None:
     result = search(team(), chosen(method="random", budget=60, random_team=30), tmp_path / "run")
     competence, ledger = result.summary["competence"], result.summary["ledger"]

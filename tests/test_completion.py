@@ -69,6 +69,7 @@ def test_a_shell_without_completion_is_named(capsys: pytest.CaptureFixture[str])
     assert "bash, zsh, fish" in told
 
 
+@pytest.mark.slow
 def test_output_that_nobody_reads_any_more_is_no_traceback() -> None:
     command = f"{sys.executable} -m epymarl_fairtest completion fish | head -n 1"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

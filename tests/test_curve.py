@@ -391,6 +391,7 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("pages")
+@pytest.mark.slow
 def test_the_page_of_a_run_shows_the_curve_of_its_teams_training(team: Path, tmp_path: Path) -> None:
     words = ["run", "--policy", str(team), "--out", str(tmp_path / "run"), "--method", "random", "--budget", "40"]
     assert main([*words, "--set", "report=false"]) == 0

@@ -68,7 +68,7 @@ def trained(host: Host, command: str, episodes: int = 7) -> dict[str, Any]:
 
 
 @both_hosts
-@pytest.mark.parametrize("command", ["--config=qmix", "--config=iql"])
+@pytest.mark.parametrize("command", [pytest.param("--config=qmix", marks=pytest.mark.slow), "--config=iql"])
 def test_training_gives_the_same_bits_with_a_curve_and_without_fairtest(host: Host, command: str, place: Path) -> None:
     """Parallel runners train in processes of their own: the pairs of test_plugin.py have a curve, too."""
     command = f"{command} {MPE} with {SHORT} use_rnn=True"

@@ -357,6 +357,7 @@ def test_the_results_page_holds_the_tables_that_the_data_gives() -> None:
     assert published == set(re.findall(r"^<!-- (rq\S+) -->$", (ROOT / "docs" / "results.md").read_text(), re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_the_check_of_the_results_page_sees_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "tools")
     tool = importlib.import_module("results_page")

@@ -52,6 +52,7 @@ def test_a_missing_library_of_our_own_is_another_finding(monkeypatch: pytest.Mon
     assert not logging.getLogger("fairtest").disabled
 
 
+@pytest.mark.slow
 def test_the_command_names_a_package_that_is_installed_and_broken(tmp_path: Path) -> None:
     info = tmp_path / "foreign-1.0.dist-info"
     info.mkdir()

@@ -42,6 +42,7 @@ def test_every_row_has_settings_that_exist(table: Table, row: str) -> None:
     configure({**values, "options": options})
 
 
+@pytest.mark.slow
 def test_scout_without_a_part_is_another_search_that_spends_the_same(team: Path, tmp_path: Path) -> None:
     whole = executed(team, tmp_path / "whole")
     found = {"whole": whole.executions["received"]}

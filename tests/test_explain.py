@@ -120,6 +120,7 @@ def test_a_rule_finds_what_makes_executions_unfair() -> None:
     assert covered[unfair].mean() > 0.8
 
 
+@pytest.mark.slow
 def test_both_engines_give_the_same_answers() -> None:
     told = []
     for name in ("twin", "lockstep"):
@@ -232,6 +233,7 @@ def test_explain_0_leaves_no_trace(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "explain.json").exists()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_page_are_what_the_commands_say(capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "explaining.md").read_text()
     root = Path(__file__).resolve().parents[1]

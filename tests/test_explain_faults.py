@@ -145,6 +145,7 @@ def test_what_cannot_be_restored_is_explained_by_repeating_actions_and_says_so(t
     assert all(entry["smallest"] is None for entry in told["failures"])
 
 
+@pytest.mark.slow
 def test_the_page_says_that_nothing_could_be_restored(tmp_path: Path, pages: None) -> None:
     from epymarl_fairtest.report.page import make_report
 

@@ -394,6 +394,7 @@ def test_another_team_may_be_named_and_what_it_does_now_is_shown(
     assert "policies/other" in file.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_its_own_team_does_not_repeat_is_not_exported(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

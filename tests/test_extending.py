@@ -203,6 +203,7 @@ def test_the_shown_environment_is_tested_without_a_task_of_its_own(
     assert summary["failures"] > 5
 
 
+@pytest.mark.slow
 def test_ten_lines_more_are_perturbed_counted_replayed_and_explained(
     package: dict[str, Any], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -215,6 +215,7 @@ def test_a_manifest_is_checked_by_its_own_checksum(run: Path) -> None:
 
 WITHOUT = """
 import json, os, sys
+import numba, scipy.stats, sklearn.ensemble, torch  # once, before the forks
 from epymarl_fairtest.commands import main
 
 for module, words, said in json.loads(sys.argv[1]):
@@ -235,6 +236,7 @@ DRAWN = {  # what is drawn -> the library that is not there, the words, what is 
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_library_that_is_not_installed_is_named_with_the_command_that_installs_it(run: Path) -> None:
     """In processes of their own: here the libraries are loaded already."""
     shutil.copytree(run, run.parent / "b")

@@ -344,6 +344,7 @@ def test_a_junit_file_that_cannot_be_written_is_told(
 # --- a team that is tested first ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_team_is_searched_first_and_nothing_is_left_behind(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -155,6 +155,7 @@ def energy_distance(a: np.ndarray, b: np.ndarray) -> float:
     return 2 * mean_distance(a, b) - mean_distance(a, a) - mean_distance(b, b)
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss_and_samples_come_to_resemble_the_cases() -> None:
     generator = np.random.default_rng(4)
     cases, others = ring(generator, 300), ring(generator, 300)
@@ -171,6 +172,7 @@ def test_training_lowers_the_loss_and_samples_come_to_resemble_the_cases() -> No
     assert off_the_ring[0] < 0.65 * off_the_ring[1]
 
 
+@pytest.mark.slow
 def test_weight_draws_the_samples_to_where_it_lies() -> None:
     cases, shares = ring(np.random.default_rng(5), 300), []
     for heavy in (1.0, 9.0):

@@ -36,7 +36,7 @@ from epymarl_fairtest.team.saved import saved_team
 SMALL = ["--method", "random", "--set", "report=false", "--set", "workers=1", "--set", "theta=0.9"]
 
 
-@few_and_many("tries", 8, 120)
+@few_and_many("tries", 4, 120)
 def test_no_folder_crashes_fools_or_makes_touch_anything(tries: int) -> None:
     found = hostile.measure(tries, seed=tries, only=[kind for kind in hostile.KINDS if kind != "studies"])
     assert sum(counts["folders"] for counts in found.values()) >= 0.8 * tries

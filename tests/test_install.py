@@ -582,6 +582,7 @@ def test_an_installed_checkout_imports_its_environments_without_smaclite_and_mak
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_the_helpers_do_the_same_for_an_unedited_checkout(real: Path) -> None:
     pytest.importorskip("pettingzoo")
     before = tree_hash(real)

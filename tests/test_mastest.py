@@ -539,6 +539,7 @@ def test_cases_with_forced_actions_replay_exactly(task: str, agent: str) -> None
     assert_identical(again, found)
 
 
+@pytest.mark.slow
 def test_a_mixture_of_seeds_mutants_and_forced_actions_replays_exactly() -> None:
     engine, known = engine_of("tag", "gru"), task_for(environment("tag"))
     forced = Episodes.concatenate(searched("tag", "gru").received)

@@ -36,6 +36,7 @@ def without_natural(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("as_shipped")
+@pytest.mark.slow
 def test_a_method_that_executes_nothing_at_random_gets_natural_executions_of_its_own(tmp_path: Path) -> None:
     made = search(team(), chosen(**HILL), tmp_path / "made").summary
     none = search(team(), chosen(**HILL, natural_episodes=0), tmp_path / "none").summary

@@ -214,6 +214,7 @@ def test_it_takes_an_undefined_episode_for_a_fair_one() -> None:
     assert starts.tobytes() == run.batches[0][1].episodes.states[:, 0].tobytes()
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_what_it_asks_for() -> None:
     one, two = (
         search(

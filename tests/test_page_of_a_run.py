@@ -53,6 +53,7 @@ def test_a_page_that_cannot_be_drawn_is_a_warning_and_the_run_is_complete(
 
 
 @pytest.mark.usefixtures("pages")
+@pytest.mark.slow
 def test_ctrl_c_while_drawing_leaves_a_complete_run(
     arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

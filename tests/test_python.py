@@ -154,6 +154,7 @@ def test_a_run_without_failures_is_a_result_too(team: Path, tmp_path: Path) -> N
 # --- a policy in memory -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_policy_in_memory_gives_the_run_of_the_saved_one(result: fairtest.Result, tmp_path: Path) -> None:
     policy = random_policy(record_of("spread", "mlp"))
     live = fairtest.test(policy, env=KEY, time_limit=25, out=tmp_path / "run", **SMALL)
@@ -217,6 +218,7 @@ def test_numbers_of_numpy_are_numbers(team: Path, tmp_path: Path) -> None:
     assert result.summary["evaluated"] == 20
 
 
+@pytest.mark.slow
 def test_an_interrupted_cell_says_how_to_go_on_and_ends_the_same(
     result: fairtest.Result, team: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,6 +184,7 @@ def test_a_repair_leaves_teams_a_document_a_page_and_a_figure(
     assert json.loads(capsys.readouterr().out)["repaired"] == document["repaired"]
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_repaired_with_its_own_settings_and_failures(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,6 +201,7 @@ def test_a_finished_run_is_repaired_with_its_own_settings_and_failures(
     assert "own settings" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_arm_that_diverges_is_stopped_and_named_and_the_others_go_on(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,6 +218,7 @@ def test_an_arm_that_diverges_is_stopped_and_named_and_the_others_go_on(
     assert not (tmp_path / "none" / "repair.json").exists()
 
 
+@pytest.mark.slow
 def test_what_was_half_done_when_a_repair_was_killed_is_done_again(tmp_path: Path, fake: pytest.MonkeyPatch) -> None:
     team, out = policy_folder(tmp_path / "team"), tmp_path / "out"
     repair("--policy", team, "--out", out, *QUICK, *SEARCH)
@@ -234,6 +237,7 @@ def test_what_was_half_done_when_a_repair_was_killed_is_done_again(tmp_path: Pat
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_fairest_checkpoint_of_the_training_is_judged_beside(tmp_path: Path, fake: pytest.MonkeyPatch) -> None:
     team, run = policy_folder(tmp_path / "team", training_steps=300), tmp_path / "run"
     main(["run", "--policy", str(team), "--out", str(run), *SEARCH])
@@ -263,6 +267,7 @@ def test_ctrl_c_says_that_the_same_command_continues(
     assert not (out / "repair.json").exists()
 
 
+@pytest.mark.slow
 def test_an_environment_without_a_twin_is_told_with_an_estimate_and_a_changed_team_is_refused(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,6 +283,7 @@ def test_an_environment_without_a_twin_is_told_with_an_estimate_and_a_changed_te
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_arm_and_leaves_nothing_half_written(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -322,6 +328,7 @@ def test_bad_input_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_folders_that_hold_something_else_are_left_alone(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

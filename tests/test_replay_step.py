@@ -73,6 +73,7 @@ def test_what_a_memory_needs_is_looked_at_again_and_is_what_was_seen(task: str, 
     assert np.array_equal(looked.obs[before], mutants.obs[before])
 
 
+@pytest.mark.slow
 def test_a_failure_that_does_not_come_out_the_same_is_kept_marked_and_counted_apart(tmp_path: Path) -> None:
     given = chosen(method="random", budget=100, theta=0.9, engine="lockstep", replay="all")
     sane = search(team(), given, tmp_path / "sane")

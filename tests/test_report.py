@@ -262,6 +262,7 @@ def test_with_few_natural_failures_one_failure_of_each_start_is_looked_at(copied
     assert f"of {len(lowest)} starts with failures" in page_of(path, drawn=False).text
 
 
+@pytest.mark.slow
 def test_negative_rewards_are_explained_as_costs(runs: Runs) -> None:
     found = viewed(runs("spread"))
     assert found.sign == "negative"
@@ -351,6 +352,7 @@ def test_a_line_of_descent_goes_from_the_seed_to_the_failure_through_every_paren
     assert lineage_of(rows, 10**9) == []
 
 
+@pytest.mark.slow
 def test_where_the_most_unfair_failures_were_not_changed_the_descent_of_changed_ones_is_shown(
     copied: Callable[[str], Path],
 ) -> None:
@@ -470,6 +472,7 @@ def test_failures_found_where_no_random_execution_is_unfair_are_told_apart(copie
     assert "but the search found" in told
 
 
+@pytest.mark.slow
 def test_undefined_episodes_are_told_and_never_unfair(runs: Runs) -> None:
     path = runs("foraging")
     summary, found = json.loads((path / "summary.json").read_text()), viewed(path)
@@ -493,6 +496,7 @@ def test_a_run_in_which_nobody_received_anything_says_so(copied: Callable[[str],
     assert "in no executed episode did any agent receive anything" in told
 
 
+@pytest.mark.slow
 def test_a_task_without_places_draws_what_is_received_instead(runs: Runs) -> None:
     found = runs.page("generic")
     assert "the players draw what each agent has received over time" in found.text
@@ -824,6 +828,7 @@ def test_the_same_run_gives_the_same_bytes_in_any_process_without_torch_or_pyplo
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_a_given_task_gives_the_same_replays_as_one_made_again(runs: Runs) -> None:
     record = read_run(runs("tag"))
     made, given = (replays_of(record, task).all for task in (None, team("tag").task))
@@ -858,6 +863,7 @@ def called(*arguments: str) -> int:
     return code
 
 
+@pytest.mark.slow
 def test_the_command_makes_the_page_prints_its_path_and_opens_it_where_asked(
     copied: Callable[[str], Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

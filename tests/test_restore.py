@@ -276,6 +276,7 @@ def test_such_an_engine_keeps_the_contract() -> None:
     check_engine(real_engine(team, configure({"epsilon": 0.3})), team)
 
 
+@pytest.mark.slow
 def test_a_search_mutates_in_such_an_environment(tmp_path: Path) -> None:
     folder, out = save_random_team(tmp_path / "team", key(Walk)), tmp_path / "run"
     more = ["--set", "budget=200", "--set", "report=false", "--set", "theta=0.99"]

@@ -116,6 +116,7 @@ def test_the_newest_comes_first(place: Path) -> None:
 # --- where it looks -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_jobs_of_studies_are_found_and_a_study_of_the_predictor_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -258,6 +258,7 @@ def test_the_same_seed_gives_the_same_failures_in_fresh_processes_and_with_any_n
         assert_same_run(tmp_path / "here", tmp_path / str(number))
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_failures(tmp_path: Path) -> None:
     one, two = (search(team(), chosen(), tmp_path / str(seed), seed=seed).failures for seed in (5, 6))
     assert not set(one["root_seed"].tolist()) & set(two["root_seed"].tolist())
@@ -327,6 +328,7 @@ def test_a_run_interrupted_at_any_batch_ends_as_if_nothing_had_happened(
     assert steps[0] == summary["executed_steps"] + steps_afterwards(summary) - before
 
 
+@pytest.mark.slow
 def test_a_run_can_be_interrupted_again_and_again(whole: Result, tmp_path: Path) -> None:
     path = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
@@ -712,6 +714,7 @@ def test_without_crossover_partners_the_search_goes_on_with_mutation(tmp_path: P
     assert result.summary["ledger"]["mutant"]["episodes"] == 2 * plan.offspring
 
 
+@pytest.mark.slow
 def test_neither_partners_nor_perturbations_still_end_in_a_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -73,6 +73,7 @@ def test_the_page_begins_with_the_answers_and_ends_with_the_accounts(runs: Path)
     assert rest.index('id="replays"') < rest.index('id="numbers"') < rest.index('id="growth"')
 
 
+@pytest.mark.slow
 def test_several_runs_stand_side_by_side(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_report(runs / "one")
     out = tmp_path / "both.html"

@@ -608,6 +608,7 @@ def test_the_budget_is_used_exactly(budget: int, more: dict[str, Any], tmp_path:
     assert result.summary["evaluated"] == budget - (calibrated if accounting == "strict" else 0)
 
 
+@pytest.mark.slow
 def test_a_round_keeps_its_reserve_for_children(tmp_path: Path) -> None:
     options = {"generations": 1000, "population": 40, "reserve": 0.5}
     result = run_starla(tmp_path / "run", budget=200, options=options)
@@ -661,6 +662,7 @@ def test_a_task_that_cannot_be_restored_is_searched_too(tmp_path: Path) -> None:
     assert {"mutant", "execution"} <= set(result.summary["ledger"])
 
 
+@pytest.mark.slow
 def test_short_episodes_are_not_bred_from(tmp_path: Path) -> None:
     result = run_starla(tmp_path / "run", walkers(Brief), theta=0.9, epsilon=0.3, budget=200)
     assert result.summary["executed_episodes"] == 200

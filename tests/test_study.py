@@ -463,6 +463,7 @@ def test_a_study_varies_what_it_is_about_and_nothing_else(
 
 
 @pytest.mark.usefixtures("figures")
+@pytest.mark.slow
 def test_rq3a_cross_validates_the_predictor_with_and_without_fairness_features(team: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     words = ["--policies", team, "--seeds", "2", "--jobs", "1", *TINY, "--set", "predictor_episodes=80"]
@@ -855,6 +856,7 @@ def test_a_lost_workers_job_is_run_again(
     assert not (out / "failed").exists()
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_its_worker_again_and_again_does_not_stop_the_others() -> None:
     def work(item: int) -> dict[str, Any]:
         import os
@@ -908,6 +910,7 @@ def test_a_dask_cluster_without_workers_is_refused(
         rq1(team, tmp_path / "out", "--backend", "dask", "--address", address, "--timeout", "0.5")
 
 
+@pytest.mark.slow
 def test_a_worker_without_fairtest_is_told_what_to_install(
     dask_cluster: Callable[..., str], team: Path, tmp_path: Path
 ) -> None:
@@ -1146,6 +1149,7 @@ def test_a_run_without_a_tenth_failure_is_told_beside_the_others() -> None:
     assert [text.get_text() for text in figure.axes[0].texts] == ["never", "1 of 3 never"]
 
 
+@pytest.mark.slow
 def test_the_same_numbers_give_the_same_files(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from epymarl_fairtest.report.study_figures import Drawing, study_figures

@@ -463,6 +463,7 @@ def test_a_prey_that_cannot_be_had_is_explained(tmp_path: Path, monkeypatch: pyt
         TagEnv(prey="epymarl")
 
 
+@pytest.mark.slow
 def test_the_epymarl_prey_acts_as_in_the_checkout(epymarl: Any) -> None:
     ours = TimeLimit(TagEnv(prey="epymarl"), max_episode_steps=25)
     stock = epymarl("simple_tag_v3", {"max_cycles": 100}, "PretrainedTag")

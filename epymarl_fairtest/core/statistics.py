@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from scipy import stats
@@ -75,8 +76,13 @@ class Rate:
 
 def rate_of(count: int, executions: int, confidence: float = CONFIDENCE) -> Rate:
     """The interval leaves at most (1 - confidence) / 2 beyond each of its ends."""
+    return Rate(count, executions, *_exact_interval(int(count), int(executions), confidence))
+
+
+@cache  # a page asks for the same few shares again and again
+def _exact_interval(count: int, executions: int, confidence: float) -> tuple[float, float]:
     interval = stats.binomtest(count, executions).proportion_ci(confidence, method="exact")
-    return Rate(count, executions, float(interval.low), float(interval.high))
+    return float(interval.low), float(interval.high)
 
 
 @dataclass(frozen=True)
