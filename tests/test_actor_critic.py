@@ -208,7 +208,8 @@ def test_auto_is_what_suits_the_team_and_other_ways_are_refused() -> None:
 WORK = ["--set", "budget=200", "--set", "report=false", "--set", "progress=false"]
 
 
-@pytest.mark.parametrize("method", [pytest.param("fairtest", marks=pytest.mark.slow), "starla"])
+@pytest.mark.parametrize("method", ["fairtest", "starla"])
+@pytest.mark.slow
 def test_a_search_tests_such_a_team(method: str, tmp_path: Path) -> None:
     team, out = actors(tmp_path / "team", "foraging"), tmp_path / "run"
     assert main(["run", "--policy", str(team), "--out", str(out), *WORK, "--set", f"method={method}"]) == 0

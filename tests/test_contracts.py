@@ -212,7 +212,7 @@ def step_case(name: str, key: str, recurrent: bool) -> StepCase:
 @pytest.mark.parametrize("contract", steps.CONTRACTS, ids=names(steps.CONTRACTS))
 @pytest.mark.parametrize(
     ("key", "recurrent"),
-    [team if team[0] in (SPREAD, "Nobody-v0") else pytest.param(*team, marks=pytest.mark.slow) for team in TEAMS],
+    [team if team[0] == SPREAD else pytest.param(*team, marks=pytest.mark.slow) for team in TEAMS],
 )
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_keeps_its_contract(name: str, key: str, recurrent: bool, contract: Callable[[StepCase], None]) -> None:

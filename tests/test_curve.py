@@ -265,6 +265,7 @@ def test_models_that_a_host_saved_are_described_by_its_sacred_run(models: Path, 
     assert story_of(read_curve(tmp_path / "out" / FILE)) == story
 
 
+@pytest.mark.slow
 def test_a_curve_goes_on_where_it_stopped_and_looks_at_the_weights(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,6 +190,7 @@ def test_the_other_course_is_fair_and_the_same_up_to_its_decision(run: Path) -> 
         assert np.array_equal(courses["states"][row, : step + 1], states[rows[number], : step + 1])
 
 
+@pytest.mark.slow
 def test_explaining_a_finished_run_gives_the_same_file_and_keeps_the_run_whole(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

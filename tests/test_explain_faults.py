@@ -121,6 +121,7 @@ def test_another_process_gives_the_same_explanation(tmp_path: Path) -> None:
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_gives_the_same_explanation(tmp_path: Path) -> None:
     given = chosen(**LITTLE, batch=20)
     search(team(), given, tmp_path / "whole")

@@ -374,6 +374,7 @@ def test_the_guidance_reaches_the_starts(tmp_path: Path) -> None:
 # --- nothing else is touched --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_global_random_states_and_the_number_of_threads_stay_as_they_were(tmp_path: Path) -> None:
     random.seed(1), torch.manual_seed(1), np.random.seed(1)  # noqa: NPY002
     played = team("spread")

@@ -67,6 +67,7 @@ def slow_measures(judged: Judged) -> list[list[float]]:
 
 @needs_ribs
 @pytest.mark.parametrize("emitter", EMITTERS)
+@pytest.mark.slow
 def test_the_archive_holds_the_most_unfair_start_of_every_cell(emitter: str, archives: list[Any]) -> None:
     task = task_for(environment("spread"))
     run = search("map_elites", engine_of("spread"), task, budget=150, initial=60, batch=16, cells=4, emitter=emitter)

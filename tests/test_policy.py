@@ -225,6 +225,7 @@ def test_a_truncated_checkpoint_is_refused(keep: int, tmp_path: Path) -> None:
     assert "Copy the file again" in message
 
 
+@pytest.mark.slow
 def test_random_damage_is_refused_or_gives_a_team_but_nothing_else(tmp_path: Path) -> None:
     folder = policy_folder(tmp_path / "team")
     content = (folder / "agent.th").read_bytes()

@@ -88,6 +88,7 @@ def test_a_failure_that_does_not_come_out_the_same_is_kept_marked_and_counted_ap
         assert {row["status"] for row in csv.DictReader(file)} == {"unstable"}
 
 
+@pytest.mark.slow
 def test_an_unstable_failure_is_left_out_of_every_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = chosen(theta=0.9, replay="all")
     whole = search(team(), given, tmp_path / "whole").summary

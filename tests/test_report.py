@@ -245,6 +245,7 @@ def test_two_who_receive_least_are_both_worst_off() -> None:
     assert (group.left_behind, group.favoured) == (0, 1)
 
 
+@pytest.mark.slow
 def test_with_few_natural_failures_one_failure_of_each_start_is_looked_at(copied: Callable[[str], Path]) -> None:
     path = copied("spread")
     rows = executions(path)
@@ -683,6 +684,7 @@ def test_a_crafted_file_gives_a_page_or_one_clear_refusal(
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" onload='alert(3)' &amp; <!--"
 
 
+@pytest.mark.slow
 def test_hostile_names_are_shown_and_never_obeyed(runs: Runs, copied: Callable[[str], Path]) -> None:
     path = copied("spread")
     manifest = json.loads((path / "manifest.json").read_text())

@@ -58,6 +58,7 @@ def test_what_now_are_commands_that_work(
     assert "compare" in only["text"], "there is no failure to look at"
 
 
+@pytest.mark.slow
 def test_the_page_begins_with_the_answers_and_ends_with_the_accounts(runs: Path) -> None:
     page = make_report(runs / "one").read_text()
     head, _, rest = page.partition("</header>")

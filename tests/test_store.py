@@ -780,7 +780,8 @@ def endless(team: Path, run: Path, engine: str = "twin") -> list[str]:
     return [*FAIRTEST, "run", "--policy", str(team), "--out", str(run), *options]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_stopped_run_says_what_it_found_and_how_to_resume_it(number: signal.Signals, tmp_path: Path) -> None:
     run = tmp_path / "my run"
     child = subprocess.Popen(endless(policy_folder(tmp_path / "team"), run), stderr=subprocess.PIPE, text=True)

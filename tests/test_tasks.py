@@ -616,6 +616,7 @@ def test_environment_configs_hold_what_the_host_expects(name: str, limit: int, t
         assert set(stock["env_args"]) <= set(config["env_args"])
 
 
+@pytest.mark.slow
 def test_lean_foraging_shows_exactly_what_lbforaging_shows() -> None:
     import lbforaging  # noqa: F401
 
