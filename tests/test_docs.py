@@ -391,6 +391,25 @@ def test_a_study_of_all_methods_is_ranked_with_as_many_seeds_as_it_has(
     assert "| Coverage | 0.300 / 0.015 |" in told, "the lowest run beside the highest mean of the others"
 
 
+def test_rows_of_a_study_that_was_run_seed_by_seed_are_published_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    tool, published, new = importlib.import_module("results_page"), tmp_path / "studies" / "a.csv", tmp_path / "new.csv"
+    header = "policy,variant,seed,budget,failures\n"
+    for rows in (
+        "pp-iql,scout,1,9,5\npp-iql,random,1,9,1\n",
+        "pp-iql,scout,0,9,4\nmpe-iql,random,0,9,3\npp-iql,random,1,9,2\n",
+    ):
+        new.write_text(header + rows)
+        tool.take(new, published)
+    together = ["mpe-iql,random,0,9,3", "pp-iql,scout,0,9,4", "pp-iql,scout,1,9,5", "pp-iql,random,1,9,2"]
+    assert published.read_text().splitlines() == [header.strip(), *together]
+    new.write_text(header + "pp-iql,scout,2,10,5\n")
+    with pytest.raises(SystemExit, match="another study"):
+        tool.take(new, published)
+
+
 def test_the_search_page_explains_every_option_of_scout() -> None:
     rows = prose(ROOT / "docs" / "search.md").split("\n## Options\n")[1]
     named = [

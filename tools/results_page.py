@@ -4,16 +4,16 @@ python tools/results_page.py [--check | --write | --draw] [--take FOLDER ...]
 
 Prints the tables, says whether docs/results.md holds them (exit code 1 if not), writes them into it, each between
 `<!-- NAME -->` and `<!-- end -->`, or draws its figures. The prose around them is written by hand. `--take` first
-copies results.csv of finished studies to docs/studies/, under the names of their folders, and growth.csv to
-docs/studies/growth/. The paper's numbers are in italics.
+takes over the rows of finished studies, results.csv to docs/studies/ and growth.csv to docs/studies/growth/, under the
+names of their folders: a study may be run seed by seed. The paper's numbers are in italics.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import re
-import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -100,8 +100,7 @@ class Published:
     """The rows of one study."""
 
     def __init__(self, path: Path) -> None:
-        with open(path, newline="") as file:
-            self.rows: Rows = list(csv.DictReader(file))
+        self.rows = read(path)
         self.kind = self.rows[0]["study"]
         self.paper = PAPER[self.kind] if self.rows[0]["accounting"] == "paper" else {}  # it knows no other
         there = {row["policy"] for row in self.rows}
@@ -331,6 +330,34 @@ def publish(png: Path, name: str) -> None:
         picture.convert("RGB").quantize(96).save(PAGE.parent / "images" / f"results-{name}.png", optimize=True)
 
 
+def take(new: Path, published: Path) -> None:
+    """Publish rows: they replace those of the same runs, and those of other runs stay. By team, variant and seed."""
+    rows = read(new)
+    runs = {run_of(row) for row in rows}
+    kept = [row for row in read(published) if run_of(row) not in runs] if published.is_file() else []
+    if kept and (kept[0].keys() != rows[0].keys() or {row.get("budget") for row in kept} != {rows[0].get("budget")}):
+        raise SystemExit(
+            f"{published} holds rows of another study than {new}: move it away, or name the folder otherwise."
+        )
+    variants = list(dict.fromkeys(row["variant"] for row in rows + kept))
+    order = {run: at for at, run in enumerate(itertools.product(TEAMS, variants))}
+    rows = sorted(rows + kept, key=lambda row: (order[row["policy"], row["variant"]], int(row["seed"])))  # stable
+    published.parent.mkdir(exist_ok=True)
+    with open(published, "w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read(path: Path) -> Rows:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def run_of(row: dict[str, str]) -> tuple[str, str, str]:
+    return row["policy"], row["variant"], row["seed"]
+
+
 def filled(page: str) -> str:
     return PLACE.sub(lambda place: f"{place[1]}\n{tables(DATA / f'{place[2]}.csv')}\n\n{place[3]}", page)
 
@@ -346,11 +373,9 @@ def main() -> int:
     )
     args = parser.parse_args()
     for folder in args.take:
-        DATA.mkdir(exist_ok=True)
-        shutil.copyfile(folder / "results.csv", DATA / f"{folder.name}.csv")
+        take(folder / "results.csv", DATA / f"{folder.name}.csv")
         if (folder / "growth.csv").is_file():
-            (DATA / "growth").mkdir(exist_ok=True)
-            shutil.copyfile(folder / "growth.csv", DATA / "growth" / f"{folder.name}.csv")
+            take(folder / "growth.csv", DATA / "growth" / f"{folder.name}.csv")
     if args.check:
         page = PAGE.read_text(encoding="utf-8")
         if filled(page) != page:
