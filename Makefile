@@ -37,7 +37,7 @@ bench: $(VENV)/.test  ## speed and overhead, as ratios measured in one run
 docs: $(VENV)/.docs  ## the documentation as a site in build/site; a warning is an error
 	$(VENV)/bin/python tools/site.py
 
-results: $(VENV)/.test  ## every table of docs/results.md, from the committed rows
+results: $(VENV)/.test  ## every table of docs/results.md and docs/tables.md, from the committed rows
 	$(VENV)/bin/python tools/results_page.py
 
 results-full: $(VENV)/.test  ## run the studies behind them: days

@@ -354,20 +354,20 @@ def test_the_results_page_holds_the_tables_that_the_data_gives() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     published = {path.stem for path in (ROOT / "docs" / "studies").glob("*.csv")}
-    assert published == set(re.findall(r"^<!-- (rq\S+) -->$", (ROOT / "docs" / "results.md").read_text(), re.MULTILINE))
+    assert published == set(re.findall(r"^<!-- (rq\S+) -->$", (ROOT / "docs" / "tables.md").read_text(), re.MULTILINE))
 
 
 @pytest.mark.slow
 def test_the_check_of_the_results_page_sees_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "tools")
     tool = importlib.import_module("results_page")
-    page = tmp_path / "results.md"
-    page.write_text((ROOT / "docs" / "results.md").read_text().replace("300 runs, ", "301 runs, ", 1))
-    monkeypatch.setattr(tool, "PAGE", page)
+    page = tmp_path / "tables.md"
+    page.write_text((ROOT / "docs" / "tables.md").read_text().replace("300 runs, ", "301 runs, ", 1))
+    monkeypatch.setattr(tool, "PAGES", (page,))
     for option, code in (("--check", 1), ("--write", 0), ("--check", 0)):
         monkeypatch.setattr(sys, "argv", ["results_page.py", option])
         assert tool.main() == code
-    assert page.read_text() == (ROOT / "docs" / "results.md").read_text()
+    assert page.read_text() == (ROOT / "docs" / "tables.md").read_text()
 
 
 def test_a_study_of_all_methods_is_ranked_with_as_many_seeds_as_it_has(

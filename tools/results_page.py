@@ -1,9 +1,10 @@
-"""The tables of docs/results.md: what our studies found beside what the paper prints, from docs/studies/NAME.csv.
+"""The tables of docs/results.md and docs/tables.md: what our studies found beside what the paper prints.
 
 python tools/results_page.py [--check | --write | --draw] [--take FOLDER ...]
 
-Prints the tables, says whether docs/results.md holds them (exit code 1 if not), writes them into it, each between
-`<!-- NAME -->` and `<!-- end -->`, or draws its figures. The prose around them is written by hand. `--take` first
+Prints the tables from docs/studies/NAME.csv, says whether the pages hold them (exit code 1 if not), writes them into
+them, each between `<!-- NAME -->` and `<!-- end -->` (`<!-- NAME answer -->`: the short one), or draws their figures.
+The prose around them is written by hand. `--take` first
 takes over the rows of finished studies, results.csv to docs/studies/ and growth.csv to docs/studies/growth/, under the
 names of their folders: a study may be run seed by seed. The paper's numbers are in italics.
 """
@@ -25,9 +26,10 @@ from epymarl_fairtest.study.kinds import KINDS
 from epymarl_fairtest.study.plan import OURS, in_front, labels_of
 from epymarl_fairtest.study.rows import ALSO, METRICS, Results
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
-DATA = PAGE.parent / "studies"
-PLACE = re.compile(r"(<!-- (rq\w+(?:-\w+)*) -->\n).*?(<!-- end -->)", re.DOTALL)
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = (DOCS / "results.md", DOCS / "tables.md")
+DATA = DOCS / "studies"
+PLACE = re.compile(r"(<!-- (rq\w+(?:-\w+)*)( answer)? -->\n).*?(<!-- end -->)", re.DOTALL)
 TEAMS = ("mpe-iql", "mpe-qmix", "lbf-iql", "lbf-qmix", "pp-iql", "pp-qmix")
 # study -> metric -> team -> variant -> the paper's mean
 PAPER: dict[str, dict[str, dict[str, dict[str, float]]]] = {
@@ -208,6 +210,25 @@ def ranking(published: Published) -> str:
     return "\n\n".join(parts)
 
 
+def answer(published: Published) -> str:
+    """Distinct failures of our two searches, of the best other method and of random executions, on one screen."""
+    ours = in_front("rq1", published.variants)
+    labels = dict(zip(published.variants, published.labels, strict=True))
+    others = [name for name in published.variants if name not in ours]
+    body: dict[str, list[str]] = {labels[name]: [] for name in ours} | {"best other method": [], "Random": []}
+    for team in published.teams:
+        runs = {name: published.values(team, name, "distinct_failures") for name in published.variants}
+        best = max(others, key=lambda name: mean_of(runs[name]).mean or 0.0)
+        for name in ours:
+            times = versus(runs, name, best).split(" ")[0]
+            body[labels[name]].append(f"{published.cell(team, name, 'distinct_failures')} ({times} x)")
+        body["best other method"].append(f"{published.cell(team, best, 'distinct_failures')} ({labels[best]})")
+        body["Random"].append(published.cell(team, "random", "distinct_failures"))
+    rows = ([name, *cells] for name, cells in body.items())
+    said = f"{int(published.rows[0]['budget']):,} episodes, all charged; {published.seeds()}."
+    return f"{said} In brackets: as a multiple of the best other method.\n\n{table(['distinct failures', *published.teams], rows)}"
+
+
 def best_of(published: Published) -> str:
     """The best method and the runner-up, per metric and team."""
     labels = dict(zip(published.variants, published.labels, strict=True))
@@ -327,7 +348,7 @@ def publish(png: Path, name: str) -> None:
     from PIL import Image
 
     with Image.open(png) as picture:  # a third of the bytes, and nobody sees it
-        picture.convert("RGB").quantize(96).save(PAGE.parent / "images" / f"results-{name}.png", optimize=True)
+        picture.convert("RGB").quantize(96).save(DOCS / "images" / f"results-{name}.png", optimize=True)
 
 
 def take(new: Path, published: Path) -> None:
@@ -359,15 +380,19 @@ def run_of(row: dict[str, str]) -> tuple[str, str, str]:
 
 
 def filled(page: str) -> str:
-    return PLACE.sub(lambda place: f"{place[1]}\n{tables(DATA / f'{place[2]}.csv')}\n\n{place[3]}", page)
+    def fill(place: re.Match[str]) -> str:
+        path = DATA / f"{place[2]}.csv"
+        return f"{place[1]}\n{answer(Published(path)) if place[3] else tables(path)}\n\n{place[4]}"
+
+    return PLACE.sub(fill, page)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--check", action="store_true", help="exit code 1 if docs/results.md holds other tables")
-    action.add_argument("--write", action="store_true", help="write the tables into docs/results.md")
-    action.add_argument("--draw", action="store_true", help="draw the figures of docs/results.md")
+    action.add_argument("--check", action="store_true", help="exit code 1 if the pages hold other tables")
+    action.add_argument("--write", action="store_true", help="write the tables into the pages")
+    action.add_argument("--draw", action="store_true", help="draw their figures")
     parser.add_argument(
         "--take", type=Path, nargs="+", default=[], metavar="FOLDER", help="finished studies to publish"
     )
@@ -377,12 +402,13 @@ def main() -> int:
         if (folder / "growth.csv").is_file():
             take(folder / "growth.csv", DATA / "growth" / f"{folder.name}.csv")
     if args.check:
-        page = PAGE.read_text(encoding="utf-8")
-        if filled(page) != page:
-            print("docs/results.md holds other tables than docs/studies/ gives: python tools/results_page.py --write")
-            return 1
+        other = [page.name for page in PAGES if filled(page.read_text(encoding="utf-8")) != page.read_text("utf-8")]
+        for name in other:
+            print(f"docs/{name} holds other tables than docs/studies/ gives: python tools/results_page.py --write")
+        return int(bool(other))
     elif args.write:
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        for page in PAGES:
+            page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
     elif args.draw:
         for name, metric in FIGURES.items():
             if (DATA / f"{name}.csv").is_file():

@@ -1,4 +1,4 @@
-"""Every study of docs/results.md once more: the commands that stand there, one after the other, then their tables.
+"""Every study of docs/tables.md once more: the commands that stand there, one after the other, then their tables.
 
 python tools/run_studies.py [--list] [--out FOLDER]
 
@@ -21,7 +21,7 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 def studies() -> list[list[str]]:
     """The words of every `fairtest study` on the page, in its order."""
-    blocks = BLOCK.findall((ROOT / "docs" / "results.md").read_text(encoding="utf-8"))
+    blocks = BLOCK.findall((ROOT / "docs" / "tables.md").read_text(encoding="utf-8"))
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     return [words for line in lines if (words := shlex.split(line, comments=True))[:2] == ["fairtest", "study"]]
 
