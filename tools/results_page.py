@@ -129,6 +129,9 @@ class Published:
         """Of all methods with everything that is counted today? Earlier studies lack some of it."""
         return self.kind == "rq1" and "distinct_area" in self.rows[0]
 
+    def charged(self) -> str:
+        return f"{int(self.rows[0]['budget']):,} episodes, all charged"
+
     def seeds(self) -> str:
         """How many runs each method has on each team."""
         counts = [len(self.values(team, v, "failures")) for team in self.teams for v in self.variants]
@@ -198,7 +201,7 @@ def ratio(means: dict[str, float], others: list[str], paper: dict[str, float]) -
 
 def ranking(published: Published) -> str:
     """Who is best where, our searches against each other method, and a table per metric with a row per method."""
-    parts = [f"{int(published.rows[0]['budget']):,} episodes, all charged; {published.seeds()}.", best_of(published)]
+    parts = [f"{published.charged()}; {published.seeds()}.", best_of(published)]
     parts += [head_to_head(published, variant) for variant in OURS if variant in published.variants]
     if "scout" in published.variants:
         parts.append(worst_runs(published, "scout"))
@@ -211,11 +214,13 @@ def ranking(published: Published) -> str:
 
 
 def answer(published: Published) -> str:
-    """Distinct failures of our two searches, of the best other method and of random executions, on one screen."""
+    """Distinct failures of our searches, of the best other method and of random executions, on one screen."""
     ours = in_front("rq1", published.variants)
     labels = dict(zip(published.variants, published.labels, strict=True))
     others = [name for name in published.variants if name not in ours]
-    body: dict[str, list[str]] = {labels[name]: [] for name in ours} | {"best other method": [], "Random": []}
+    body: dict[str, list[str]] = {
+        name: [] for name in (*(labels[name] for name in ours), "best other method", "Random")
+    }
     for team in published.teams:
         runs = {name: published.values(team, name, "distinct_failures") for name in published.variants}
         best = max(others, key=lambda name: mean_of(runs[name]).mean or 0.0)
@@ -225,8 +230,8 @@ def answer(published: Published) -> str:
         body["best other method"].append(f"{published.cell(team, best, 'distinct_failures')} ({labels[best]})")
         body["Random"].append(published.cell(team, "random", "distinct_failures"))
     rows = ([name, *cells] for name, cells in body.items())
-    said = f"{int(published.rows[0]['budget']):,} episodes, all charged; {published.seeds()}."
-    return f"{said} In brackets: as a multiple of the best other method.\n\n{table(['distinct failures', *published.teams], rows)}"
+    said = f"{published.charged()}; {published.seeds()}. In brackets: as a multiple of the best other method."
+    return f"{said}\n\n{table(['distinct failures', *published.teams], rows)}"
 
 
 def best_of(published: Published) -> str:
