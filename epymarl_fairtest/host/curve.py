@@ -29,6 +29,9 @@ from epymarl_fairtest.team.checkpoint import PolicyRecord, mismatches, rebuild, 
 from epymarl_fairtest.team.contract import Policy, Team
 
 SUGGESTED = 100  # executions per point where they are slow
+LOGGED = {"natural_rate": "rate", "natural_rate_low": "low", "natural_rate_high": "high"} | {
+    name: name for name in ("index", "return", "worst_off", "best_off", "undefined")
+}  # as the log calls a point's numbers
 
 
 @dataclass(frozen=True)
@@ -183,18 +186,8 @@ class LearningCurve:
 
 def logged(point: Point) -> dict[str, float]:
     """What goes to the host's log; what is undefined is left out, so that it is a gap and not a zero."""
-    rate = point.rate
-    values = {
-        "natural_rate": None if rate is None else rate.estimate,
-        "natural_rate_low": None if rate is None else rate.low,
-        "natural_rate_high": None if rate is None else rate.high,
-        "index": point.index,
-        "return": point.team_return,
-        "worst_off": point.worst_off,
-        "best_off": point.best_off,
-        "undefined": point.undefined_share,
-    }
-    return {name: value for name, value in values.items() if value is not None}
+    numbers = point.numbers()
+    return {name: numbers[number] for name, number in LOGGED.items() if numbers[number] is not None}
 
 
 def _free(folder: Path) -> Path:
