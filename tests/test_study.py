@@ -24,6 +24,7 @@ import pytest
 from support import child_environment, policy_folder
 
 from epymarl_fairtest import __version__
+from epymarl_fairtest.commands import main as fairtest
 from epymarl_fairtest.commands import study as command
 from epymarl_fairtest.commands.study import add_parser
 from epymarl_fairtest.core.errors import FairTestError
@@ -526,6 +527,23 @@ def test_baselines_are_copied_from_the_study_of_the_other_accounting(
         assert failures(out)[name] == failures(done)[name]
         assert json.loads((out / name / "manifest.json").read_text())["copied_from"] == str(done / name)
     assert {row["accounting"] for row in rows(out)} == {"paper"}
+
+
+def test_a_copied_run_is_read_like_any_other(
+    done: Path, team: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, out = tmp_path / "kept", tmp_path / "out"
+    assert rq1(team, kept, "--keep-failures", seeds="1") == 0
+    assert rq1(team, out, "--accounting", "paper", "--keep-failures", "--runs-from", kept, seeds="1") == 0
+    copied, other = out / "runs/team/random/0", kept / "runs/team/fairtest/0"
+    assert "copied_from" in (copied / "manifest.json").read_text()
+    assert fairtest(["gate", str(copied), "--max-rate", "1"]) == 0
+    assert fairtest(["compare", str(copied), str(other)]) == 0
+    assert fairtest(["report", str(copied)]) == 0
+    capsys.readouterr()
+    assert fairtest(["runs", str(copied), "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert listed["state"] == "finished"
 
 
 def test_the_search_is_copied_where_two_studies_share_it(
