@@ -7,7 +7,6 @@ back. Nothing that goes wrong here may end a training: the curve stops, with one
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from epymarl_fairtest.curve.player import WITH_TWIN, Player, curve_tests
 from epymarl_fairtest.curve.point import Point, curve_judge, point_of
 from epymarl_fairtest.curve.series import FILE, FOLDER, append, asked_for, begin
 from epymarl_fairtest.host.aside import aside
+from epymarl_fairtest.host.console import warning_nobody
 from epymarl_fairtest.host.controller import ControllerPolicy, untouched
 from epymarl_fairtest.host.tap import in_words
 from epymarl_fairtest.settings import Settings
@@ -116,8 +116,7 @@ class LearningCurve:
         if not self._on or (self.points and self.points[-1].step == step):
             return
         try:
-            with aside(), untouched(runner.mac), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with aside(), untouched(runner.mac), warning_nobody():
                 self._take(runner, step)
         except Exception as error:  # whatever it is, training is worth more than our curve
             self._stop(in_words(error).removeprefix("PluginError: "))
