@@ -391,6 +391,14 @@ def test_percentages_have_two_digits_that_matter(share: float, told: str) -> Non
     assert percent(share).replace(PLAIN, " ") == told
 
 
+@pytest.mark.parametrize(("unfair", "end"), [(0, "1.0"), (4, "5.0"), (100, "50"), (441, "100"), (500, "100")])
+def test_a_rate_is_drawn_on_a_line_of_executions_that_there_can_be(unfair: int, end: str) -> None:
+    rate = rate_of(unfair, 500)
+    drawn = opening.interval_of(rate)
+    assert drawn["end"].split("\u00a0")[0] == end
+    assert float(drawn["value"]) == pytest.approx(100 * rate.estimate / (float(end) / 100), abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("failures", "episodes", "told"),
     [

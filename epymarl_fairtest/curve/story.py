@@ -86,5 +86,5 @@ def choice_sentence(story: Story) -> str:
     compared = "" if final["rate"] is None else f", the final team {final['rate']:.1%}"
     return (
         f"The fairest team {near} is that of step {fair['step']:,}: {fair['rate']:.1%} of its executions were unfair"
-        f"{compared}. It was chosen by these executions; `fairtest choose` judges it on fresh ones."
+        f"{compared}. It was chosen by these executions; fairtest choose judges it on fresh ones."
     )
