@@ -39,13 +39,14 @@ from epymarl_fairtest.store.checksum import CHECKSUMS, unsealed
 from epymarl_fairtest.store.journal import read_journal
 from epymarl_fairtest.store.run import RunFolder
 
-COMMON = ["theta=0.9", "workers=1", "engine=twin", "replay=5", "explain=3", "report=false"]
+COMMON = ["theta=0.9", "workers=1", "engine=twin", "replay=2", "natural_episodes=20", "random_team=5", "explain=0",
+          "report=false"]  # fmt: skip
 SEARCH = ["rounds=1", "generations=2", "pool=60", "offspring=15", "predictor_episodes=30", "d=10"]
 CASES = {
     "random, spread": ("mpe-qmix", "random", 120, ["batch=20"]),
     "fairtest, spread": ("mpe-qmix", "fairtest", 150, SEARCH),
     "starla, foraging": ("lbf-iql", "starla", 80, ["options.population=20", "options.generations=2"]),
-    "hill_climber, tag": ("pp-iql", "hill_climber", 48, ["options.initial=24", "options.batch=12"]),
+    "hill_climber, tag": ("pp-iql", "hill_climber", 48, ["options.initial=24", "options.batch=12", "explain=1"]),
 }
 COMPARED = ("failures.npz", "failures.csv", "executions.npz", "evidence.npz", "journal.jsonl")
 TIMES = ("wall_seconds", "cpu_seconds", "phases")

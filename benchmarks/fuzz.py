@@ -290,7 +290,8 @@ def small_run() -> st.SearchStrategy[list[str]]:
     sound = names.map(lambda name: ["--set", f"{name}={HARMLESS[name]}"])
     other = st.builds(lambda name, text: ["--set", f"{name}={text}"], names, value)
     changes = st.booleans().flatmap(lambda soundly: sound if soundly else other)
-    fixed = ["--method", "random", "--budget", "3", "--set", "batch=2", "--set", "workers=1", "--set", "report=false"]
+    little = ("batch=2", "workers=1", "report=false", "explain=0", "natural_episodes=5", "random_team=2")
+    fixed = ["--method", "random", "--budget", "3", *(word for text in little for word in ("--set", text))]
     return st.lists(changes, max_size=2).map(
         lambda given: ["run", "--policy", "team", "--out", "NEW", *flat(given), *fixed]
     )

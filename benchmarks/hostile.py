@@ -40,7 +40,8 @@ from epymarl_fairtest.team.sample import FILE as SAMPLE
 from epymarl_fairtest.team.sample import TrainingSample
 
 TEAM = Path(__file__).resolve().parents[1] / "tests" / "golden" / "team"
-SMALL = ["--method", "random", "--set", "theta=0.9", "--set", "workers=1", "--set", "report=false"]
+LITTLE = ("theta=0.9", "workers=1", "report=false", "explain=0", "replay=2", "natural_episodes=20", "random_team=5")
+SMALL = ["--method", "random", *(word for text in LITTLE for word in ("--set", text))]
 SEARCH = [*SMALL, "--budget", "40", "--seed", "3", "--set", "batch=10"]
 WORDS = {
     "report": ["report", "it"],

@@ -151,6 +151,8 @@ def _jobs() -> dict[str, Job]:
         ),
         Job("epymarl/qmix-spread", f"--config=qmix {mpe} {ON} {SHORT} {LONG}", fresh=True),
         Job("epymarl/qmix-spread-off", f"--config=qmix {mpe} {SHORT} {LONG}", fresh=True),
+        Job("epymarl/iql-spread-parallel", f"--config=iql {mpe} {ON} {SHORT} {LONG} {PARALLEL}", fresh=True),
+        Job("epymarl/iql-spread-parallel-off", f"--config=iql {mpe} {SHORT} {LONG} {PARALLEL}", fresh=True),
         Job("epymarl/mappo-foraging-parallel", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ACTORS}", fresh=True),
         Job("epymarl/mappo-foraging-parallel-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ACTORS}", fresh=True),
         Job("epymarl/ippo-spread", f"--config=ippo {mpe} {ON} {BRIEF} {LONG} {ALONE}", fresh=True),

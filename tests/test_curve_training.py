@@ -6,6 +6,7 @@ import json
 import random
 import subprocess
 import sys
+import warnings
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -149,6 +150,35 @@ def test_an_error_in_the_curve_is_told_once_and_training_goes_on(
     why = {"curve": "ZeroDivisionError: one", "disk": "No space left", "team": "not finite"}[broken]
     assert why in " ".join(said)
     assert training.runner.t_env == 100
+
+
+@pytest.mark.parametrize("host", ["zoo"], indirect=True)
+def test_a_point_shows_no_warnings_and_makes_none_of_the_hosts_come_again(
+    host: Host, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = training_of(host, f"--config=iql {MPE} with {SHORT} {CURVE}")
+    shown: list[str] = []
+    point_of = host_curve.point_of
+
+    def warned(text: str) -> None:
+        warnings.warn(text, RuntimeWarning, stacklevel=1)
+
+    def warning_point(*given: Any) -> Any:
+        warned("ours")
+        return point_of(*given)
+
+    monkeypatch.setattr(host_curve, "point_of", warning_point)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", RuntimeWarning)
+        monkeypatch.setattr(warnings, "showwarning", lambda message, *_, **__: shown.append(str(message)))
+        for number in range(3):
+            training.episode(number)
+            training.runner.run(test_mode=True)
+            warned("the host's own")
+    training.runner.env.close()
+    assert len(training.runner._fairtest.curve.points) == 3
+    assert shown.count("the host's own") == 1
+    assert "ours" not in shown
 
 
 @pytest.mark.parametrize("host", ["zoo"], indirect=True)

@@ -139,6 +139,14 @@ def test_the_rate_leads_in_the_terminal_and_the_log_and_the_share_of_the_search_
     assert "failure_rate" not in logged
 
 
+def test_the_predictor_that_does_not_see_rewards_leads_in_the_terminal(tmp_path: Path) -> None:
+    summary = search(team(), chosen(**HILL), tmp_path / "run").summary
+    seen = {"auc_abstract": 0.71, "auc_full": 1.0, "d": 0.5, "joint_states": 1500}
+    assert "AUC" not in summary_table(summary, tmp_path), "there is no predictor"
+    table = summary_table({**summary, "predictor": seen}, tmp_path)
+    assert "out-of-bag AUC 0.710 (1.000 seeing rewards), 1500 joint states" in table
+
+
 def test_the_page_shows_the_rate_of_natural_executions(tmp_path: Path) -> None:
     summary = search(team(), chosen(**HILL, natural_episodes=100), tmp_path / "run").summary
     view = view_of(read_run(tmp_path / "run"))

@@ -85,7 +85,7 @@ EVALUATED = {
     "epymarl/evaluate-no-pool": False,
     "epymarl/mappo-evaluate": True,
 }
-PAIRS = ("epymarl/qmix-spread", "epymarl/qmix-foraging-parallel", "zoo/qmix-foraging")
+PAIRS = ("epymarl/qmix-spread", "epymarl/qmix-foraging-parallel", "epymarl/iql-spread-parallel", "zoo/qmix-foraging")
 ACTORS = ("epymarl/mappo-foraging-parallel", "epymarl/ippo-spread", "zoo/mappo-foraging")  # pairs as well
 
 

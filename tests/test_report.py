@@ -33,7 +33,7 @@ from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.host.sacred_log import SacredLog
-from epymarl_fairtest.report import figures, opening, page, replays, sections, svg, view
+from epymarl_fairtest.report import figures, one_file, opening, page, replays, sections, svg, view
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.page import make_report
 from epymarl_fairtest.report.replays import Replays, replays_of
@@ -392,6 +392,14 @@ def test_the_table_holds_the_lowest_first_and_says_when_it_is_cut(
 )
 def test_percentages_have_two_digits_that_matter(share: float, told: str) -> None:
     assert percent(share).replace(PLAIN, " ") == told
+
+
+@pytest.mark.parametrize(("unfair", "end"), [(0, "1.0"), (4, "5.0"), (100, "50"), (441, "100"), (500, "100")])
+def test_a_rate_is_drawn_on_a_line_of_executions_that_there_can_be(unfair: int, end: str) -> None:
+    rate = rate_of(unfair, 500)
+    drawn = opening.interval_of(rate)
+    assert drawn["end"].split("\u00a0")[0] == end
+    assert float(drawn["value"]) == pytest.approx(100 * rate.estimate / (float(end) / 100), abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -929,26 +937,25 @@ def test_the_replay_step_speaks_where_the_search_is_told(runs: Runs) -> None:
 
 def test_only_drawings_static_files_and_the_data_pass_the_templates_unescaped() -> None:
     templates = {
-        file.relative_to(page.TEMPLATES).as_posix(): file.read_text() for file in page.TEMPLATES.rglob("*.html")
+        file.relative_to(one_file.TEMPLATES).as_posix(): file.read_text() for file in one_file.TEMPLATES.rglob("*.html")
     }
     unescaped = [(name, word) for name, text in templates.items() for word in re.findall(r"[\w.]+(?=\|safe)", text)]
     assert sorted(unescaped) == [
+        ("head.html", "style"),
         ("macros.html", "drawn.drawing"),
         ("page.html", "json"),
         ("page.html", "script"),
-        ("page.html", "style"),
         ("repair.html", "figure"),
-        ("repair.html", "style"),
-        ("several.html", "style"),
     ]
     assert not any("autoescape" in text for text in templates.values())
+    assert [name for name, text in templates.items() if "<head>" in text] == ["head.html"]  # one for all pages
 
 
 def test_every_section_has_a_template_of_its_own_and_files_lie_in_the_package(runs: Runs) -> None:
     shown = {attributes["id"] for attributes in runs.page("spread").of("section")}
-    assert {file.stem for file in (page.TEMPLATES / "sections").iterdir()} == {*shown, "step", "curve"}
-    assert {file.name for file in page.STATIC.iterdir()} == {"report.css", "report.js"}
-    assert Path(page.__file__).parent == page.STATIC.parent == page.TEMPLATES.parent
+    assert {file.stem for file in (one_file.TEMPLATES / "sections").iterdir()} == {*shown, "step", "curve"}
+    assert {file.name for file in one_file.STATIC.iterdir()} == {"report.css", "report.js"}
+    assert Path(one_file.__file__).parent == one_file.STATIC.parent == one_file.TEMPLATES.parent
 
 
 def test_a_drawing_is_a_plain_element_with_ids_of_its_own() -> None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import pytest
 from support import child_environment, policy_folder
 
 from epymarl_fairtest import __version__
+from epymarl_fairtest.commands import main as fairtest
 from epymarl_fairtest.commands import study as command
 from epymarl_fairtest.commands.study import add_parser
 from epymarl_fairtest.core.errors import FairTestError
@@ -529,6 +530,23 @@ def test_baselines_are_copied_from_the_study_of_the_other_accounting(
     assert {row["accounting"] for row in rows(out)} == {"paper"}
 
 
+def test_a_copied_run_is_read_like_any_other(
+    done: Path, team: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, out = tmp_path / "kept", tmp_path / "out"
+    assert rq1(team, kept, "--keep-failures", seeds="1") == 0
+    assert rq1(team, out, "--accounting", "paper", "--keep-failures", "--runs-from", kept, seeds="1") == 0
+    copied, other = out / "runs/team/random/0", kept / "runs/team/fairtest/0"
+    assert "copied_from" in (copied / "manifest.json").read_text()
+    assert fairtest(["gate", str(copied), "--max-rate", "1"]) == 0
+    assert fairtest(["compare", str(copied), str(other)]) == 0
+    assert fairtest(["report", str(copied)]) == 0
+    capsys.readouterr()
+    assert fairtest(["runs", str(copied), "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert listed["state"] == "finished"
+
+
 def test_the_search_is_copied_where_two_studies_share_it(
     done: Path, team: Path, tmp_path: Path, executed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -623,18 +641,33 @@ def test_failures_that_were_not_kept_are_told_to_be_missing(
     assert "--keep-failures: 4 runs were finished without it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("swallowed", [False, True])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_study_leaves_the_tables_of_what_is_finished(
-    copy: Path, team: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    number: signal.Signals,
+    swallowed: bool,
+    copy: Path,
+    team: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    shutil.rmtree(copy / "runs" / "team" / "random" / "1")
+    gone = [copy / "runs" / "team" / "random" / seed for seed in ("0", "1")]
+    for folder in gone:
+        shutil.rmtree(folder)
     for name in ("results.csv", "tables.md"):
         (copy / name).unlink()
 
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
+    def interrupted(work: Any, jobs: Sequence[Any], _: Any) -> Iterator[Any]:
+        yield jobs[0], work(jobs[0])
+        with contextlib.suppress(*[KeyboardInterrupt] * swallowed):
+            signal.raise_signal(number)
+        yield jobs[1], {"error": "it was stopped"}
+        raise AssertionError("it went on")
 
     monkeypatch.setattr(backends, "run_all", interrupted)
-    assert rq1(team, copy) == 130
+    before = signal.getsignal(signal.SIGTERM)
+    assert rq1(team, copy) == 128 + number
+    assert signal.getsignal(signal.SIGTERM) == before
     assert len(rows(copy)) == 3
     assert "(n=1)" in (copy / "tables.md").read_text()
     assert "the same command continues" in capsys.readouterr().err
@@ -872,6 +905,13 @@ def test_a_job_that_kills_its_worker_again_and_again_does_not_stop_the_others() 
     }
     assert "died twice" in found[1]["error"]
     assert "SIGKILL" in found[1]["error"]
+
+
+def test_a_backend_that_takes_over_sigterm_gives_it_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with backends._own_signals():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(15))  # as ray.init does
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.fixture

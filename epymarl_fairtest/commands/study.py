@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from epymarl_fairtest.commands.arguments import given_settings, warn
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.shipped import presets
+from epymarl_fairtest.core.stopping import check, stoppable
 from epymarl_fairtest.study.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -89,11 +91,12 @@ def study(args: argparse.Namespace) -> int:
     if args.keep_failures and (lost := _without_failures(jobs)):
         warn(f"--keep-failures: {lost} runs were finished without it and kept none; choose another --out to have them")
     try:
-        failed, cpu = _run(planned, jobs, waiting, args)
-    except KeyboardInterrupt:
+        with stoppable():
+            failed, cpu = _run(planned, jobs, waiting, args)
+    except KeyboardInterrupt as stop:
         _write(planned, _results(planned, jobs), figures=False)
         warn("interrupted; finished runs are kept and in the tables, and the same command continues")
-        return 130
+        return 128 + int(getattr(stop, "number", signal.SIGINT))
     results = _results(planned, jobs)
     tables = _write(planned, results)
     counts = {
@@ -191,6 +194,7 @@ def _run(
             new = {(job.team, job.variant, message) for message in result.get("warnings", ())} - warned
             warned |= new  # once per team and variant, not once per seed
             tell(job, result, sorted(message for *_, message in new))
+            check()  # a backend may have swallowed what the signal raised
     return failed, cpu
 
 

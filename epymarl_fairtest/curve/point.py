@@ -47,7 +47,25 @@ class Point:
         unfair, undefined = (_bits(text, self.executions) for text in (self.unfair_starts, self.undefined_starts))
         return np.where(undefined, np.nan, unfair.astype(np.float64))
 
+    def numbers(self) -> dict[str, Any]:
+        """What is told of it, in a summary and in a host's log; None where it is undefined."""
+        rate = self.rate
+        return {
+            "step": self.step,
+            "executions": self.executions,
+            "unfair": self.unfair,
+            "rate": None if rate is None else rate.estimate,
+            "low": None if rate is None else rate.low,
+            "high": None if rate is None else rate.high,
+            "undefined": self.undefined_share,
+            "index": self.index,
+            "return": self.team_return,
+            "worst_off": self.worst_off,
+            "best_off": self.best_off,
+        }
+
     def as_dict(self) -> dict[str, Any]:
+        """All that there is, for `read_point`."""
         return asdict(self)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.curve.marks import MAX_LOSS, best_return, fairest
-from epymarl_fairtest.curve.point import Point
 from epymarl_fairtest.curve.series import FILE, Curve, read_curve
 from epymarl_fairtest.curve.trend import NOT_SHOWN, trend_of
 from epymarl_fairtest.team.places import team_places
@@ -23,7 +22,7 @@ def story_of(curve: Curve, max_loss: float = MAX_LOSS) -> dict[str, Any]:
     best, fair, trend = best_return(points), fairest(points, max_loss), trend_of(points)
     return {
         **{name: curve.asked[name] for name in ("index", "theta", "episodes")},
-        "points": [_numbers(point) for point in points],
+        "points": [point.numbers() for point in points],
         "final": points[-1].step if points else None,
         "best_return": None if best is None else best.step,
         "fairest": None if fair is None else fair.step,
@@ -39,23 +38,6 @@ def story_of_team(run: Path, origin: Mapping[str, Any]) -> dict[str, Any] | None
         return None if file is None else story_of(read_curve(file))
     except FairTestError:  # it says nothing of this run's tests, which are worth more
         return None
-
-
-def _numbers(point: Point) -> dict[str, Any]:
-    rate = point.rate
-    return {
-        "step": point.step,
-        "executions": point.executions,
-        "unfair": point.unfair,
-        "rate": None if rate is None else rate.estimate,
-        "low": None if rate is None else rate.low,
-        "high": None if rate is None else rate.high,
-        "undefined": point.undefined_share,
-        "index": point.index,
-        "return": point.team_return,
-        "worst_off": point.worst_off,
-        "best_off": point.best_off,
-    }
 
 
 def at(story: Story, mark: str) -> dict[str, Any] | None:
@@ -104,5 +86,5 @@ def choice_sentence(story: Story) -> str:
     compared = "" if final["rate"] is None else f", the final team {final['rate']:.1%}"
     return (
         f"The fairest team {near} is that of step {fair['step']:,}: {fair['rate']:.1%} of its executions were unfair"
-        f"{compared}. It was chosen by these executions; `fairtest choose` judges it on fresh ones."
+        f"{compared}. It was chosen by these executions; fairtest choose judges it on fresh ones."
     )

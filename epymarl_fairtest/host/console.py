@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -58,3 +59,18 @@ def quieten() -> None:
         log = logging.getLogger(name)
         if log.level == logging.NOTSET:
             log.setLevel(logging.WARNING)
+
+
+@contextmanager
+def warning_nobody() -> Iterator[None]:
+    """Warnings in here are not shown.
+
+    Not by `catch_warnings`: it makes Python forget which warnings were shown already, and after every point of a
+    fairness curve all of the host's would come again.
+    """
+    shown = warnings.showwarning
+    warnings.showwarning = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        warnings.showwarning = shown

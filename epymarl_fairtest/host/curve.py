@@ -7,7 +7,6 @@ back. Nothing that goes wrong here may end a training: the curve stops, with one
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from epymarl_fairtest.curve.player import WITH_TWIN, Player, curve_tests
 from epymarl_fairtest.curve.point import Point, curve_judge, point_of
 from epymarl_fairtest.curve.series import FILE, FOLDER, append, asked_for, begin
 from epymarl_fairtest.host.aside import aside
+from epymarl_fairtest.host.console import warning_nobody
 from epymarl_fairtest.host.controller import ControllerPolicy, untouched
 from epymarl_fairtest.host.tap import in_words
 from epymarl_fairtest.settings import Settings
@@ -29,6 +29,9 @@ from epymarl_fairtest.team.checkpoint import PolicyRecord, mismatches, rebuild, 
 from epymarl_fairtest.team.contract import Policy, Team
 
 SUGGESTED = 100  # executions per point where they are slow
+LOGGED = {"natural_rate": "rate", "natural_rate_low": "low", "natural_rate_high": "high"} | {
+    name: name for name in ("index", "return", "worst_off", "best_off", "undefined")
+}  # as the log calls a point's numbers
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,7 @@ class LearningCurve:
         if not self._on or (self.points and self.points[-1].step == step):
             return
         try:
-            with aside(), untouched(runner.mac), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with aside(), untouched(runner.mac), warning_nobody():
                 self._take(runner, step)
         except Exception as error:  # whatever it is, training is worth more than our curve
             self._stop(in_words(error).removeprefix("PluginError: "))
@@ -183,18 +185,8 @@ class LearningCurve:
 
 def logged(point: Point) -> dict[str, float]:
     """What goes to the host's log; what is undefined is left out, so that it is a gap and not a zero."""
-    rate = point.rate
-    values = {
-        "natural_rate": None if rate is None else rate.estimate,
-        "natural_rate_low": None if rate is None else rate.low,
-        "natural_rate_high": None if rate is None else rate.high,
-        "index": point.index,
-        "return": point.team_return,
-        "worst_off": point.worst_off,
-        "best_off": point.best_off,
-        "undefined": point.undefined_share,
-    }
-    return {name: value for name, value in values.items() if value is not None}
+    numbers = point.numbers()
+    return {name: numbers[number] for name, number in LOGGED.items() if numbers[number] is not None}
 
 
 def _free(folder: Path) -> Path:

@@ -129,6 +129,6 @@ def rate_card(rate: Rate | None) -> Data:
 def interval_of(rate: Rate, most: float | None = None) -> Data:
     """The rate on a line from 0 to a round number above its interval, or above `most`, in percent of the line."""
     high = rate.high if most is None else most
-    end = next((e * 10.0**m for m in range(-6, 1) for e in (1, 2, 5) if e * 10.0**m >= 1.25 * high), 1.0)
+    end = next((e * 10.0**m for m in range(-6, 0) for e in (1, 2, 5) if e * 10.0**m >= 1.25 * high), 1.0)
     low, high, value = (100 * min(part / end, 1.0) for part in (rate.low, rate.high, rate.estimate))
     return {"end": percent(end), "left": f"{low:.2f}", "width": f"{high - low:.2f}", "value": f"{value:.2f}"}

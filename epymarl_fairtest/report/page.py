@@ -1,20 +1,16 @@
 """RUN/report/index.html: one file that needs nothing else. Puts the view's words, figures and films into the templates.
 
-The templates escape every text, wherever it comes from. What they take as it is ("safe") is ours: drawings, static
-files, and the data of the script. The page's own policy forbids it to load or send anything.
+The data of its script are in the page, too; `one_file` has what is common to all pages.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import shlex
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from epymarl_fairtest.campaign.cautions import cautions
 from epymarl_fairtest.campaign.selection import worst
@@ -22,14 +18,12 @@ from epymarl_fairtest.core.files import make_folder, remove_left_over, write_ato
 from epymarl_fairtest.report import opening, wording
 from epymarl_fairtest.report.drawing import AGENTS
 from epymarl_fairtest.report.figures import figures_of
+from epymarl_fairtest.report.one_file import STATIC, one_file
 from epymarl_fairtest.report.replays import Replays, replays_of
 from epymarl_fairtest.report.sections import Section, sections_of
 from epymarl_fairtest.report.view import Link, View, lineage_of, view_of
 from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.tasks.contract import Task
-
-HERE = Path(__file__).resolve().parent
-STATIC, TEMPLATES = HERE / "static", HERE / "templates"
 
 
 def make_report(run_path: Path, task: Task | None = None) -> Path:
@@ -47,36 +41,26 @@ def make_report(run_path: Path, task: Task | None = None) -> Path:
 def html_of(view: View, replays: Replays) -> str:
     chains = chains_of(view, replays)
     drawn = figures_of(view, chains)
-    style, script = ((STATIC / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     run = shlex.quote(str(view.record.path))
     data = {"run": run, "colours": AGENTS, "scenes": [one.as_json() for one in replays.scenes], "table": view.table}
     sections = sections_of(view, replays, drawn, chains)
     search = next(place for place, section in enumerate(sections) if section.name == "growth")
     sections.insert(search, Section("numbers", "Numbers", "In numbers", {"cards": opening.cards(view)}))
-    return (
-        templates()
-        .get_template("page.html")
-        .render(
-            policy=policy_of(script),
-            title=f"FairTest: {team_of(view)}, {view.record.summary['task']}",
-            style=style,
-            eyebrow=eyebrow(view),
-            verdict=wording.verdict(view),
-            cautions=cautions(view.summary),
-            lead=f"{wording.theta_sentence(view)} {wording.rate_sentence(view)}",
-            answers=opening.answers(view),
-            commands=opening.commands(view),
-            sections=sections,
-            version=view.record.manifest.get("fairtest", ""),
-            json=safe_json(data),
-            packed=replays.others,
-            script=script,
-        )
+    return one_file(
+        "page.html",
+        f"FairTest: {team_of(view)}, {view.record.summary['task']}",
+        script=(STATIC / "report.js").read_text(encoding="utf-8"),
+        eyebrow=eyebrow(view),
+        verdict=wording.verdict(view),
+        cautions=cautions(view.summary),
+        lead=f"{wording.theta_sentence(view)} {wording.rate_sentence(view)}",
+        answers=opening.answers(view),
+        commands=opening.commands(view),
+        sections=sections,
+        version=view.record.manifest.get("fairtest", ""),
+        json=safe_json(data),
+        packed=replays.others,
     )
-
-
-def templates() -> Environment:
-    return Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
 
 
 def chains_of(view: View, replays: Replays) -> list[list[Link]]:
@@ -90,15 +74,6 @@ def chains_of(view: View, replays: Replays) -> list[list[Link]]:
         rows = born[worst(failures["index"][born], len(chains), failures["root_seed"][born])]
         chains = [lineage_of(executions, failure) for failure in failures["id"][rows].tolist()]
     return [chain for chain in chains if chain]
-
-
-def policy_of(script: str) -> str:
-    """Nothing from anywhere; of scripts this very one, so that not even a hole in the escaping would run another."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:;"
-        " base-uri 'none'; form-action 'none'"
-    )
 
 
 def safe_json(value: Any) -> str:

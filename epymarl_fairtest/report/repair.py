@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from epymarl_fairtest.report.page import STATIC, TEMPLATES
+from epymarl_fairtest.report.one_file import one_file
 from epymarl_fairtest.report.study_figures import HIGHLIGHT, STYLE, plain_axes
 from epymarl_fairtest.report.study_figures import INK as DARK
 from epymarl_fairtest.report.svg import ACCENT, GRID, INK, QUIET, element_of
@@ -72,11 +71,9 @@ def page_of(document: Data, rows: list[tuple[str, ...]]) -> str:
         f"{point['arm']} of seed {point['seed']}: return {point['return']:.3f}, rate {point['rate'] or 0:.2%}"
         for point in document["points"]
     )
-    templates = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    return templates.get_template("repair.html").render(
-        style=(STATIC / "report.css").read_text(encoding="utf-8"),
+    return one_file(
+        "repair.html",
+        f"FairTest: repair of {document['algorithm']}, {document['task']}",
         document=document,
         figure=element_of(figure, "trade-off", aloud),
         head=rows[0],

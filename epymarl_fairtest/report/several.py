@@ -15,7 +15,8 @@ from epymarl_fairtest.campaign.cautions import cautions
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_atomically
 from epymarl_fairtest.report import opening
-from epymarl_fairtest.report.page import STATIC, policy_of, team_of, templates
+from epymarl_fairtest.report.one_file import one_file
+from epymarl_fairtest.report.page import team_of
 from epymarl_fairtest.report.view import View, view_of
 from epymarl_fairtest.report.wording import number, percent, starts, threshold
 from epymarl_fairtest.store.finished import read_run
@@ -42,17 +43,12 @@ def make_side_by_side(paths: Sequence[Path], out: Path) -> Path:
 
 
 def html_of(views: Sequence[View], out: Path) -> str:
-    return (
-        templates()
-        .get_template("several.html")
-        .render(
-            policy=policy_of(""),
-            style=(STATIC / "report.css").read_text(encoding="utf-8"),
-            title=f"FairTest: {len(views)} runs",
-            runs=[one_run(view, out, highest(views)) for view in views],
-            unlike=unlike(views),
-            rows=[(name, [told(view) for view in views]) for name, told in ROWS.items()],
-        )
+    return one_file(
+        "several.html",
+        f"FairTest: {len(views)} runs",
+        runs=[one_run(view, out, highest(views)) for view in views],
+        unlike=unlike(views),
+        rows=[(name, [value(view) for view in views]) for name, value in ROWS.items()],
     )
 
 

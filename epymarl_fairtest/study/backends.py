@@ -10,11 +10,13 @@ import asyncio
 import hashlib
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -144,7 +146,8 @@ def ray(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[tuple
     try:
         if place.address and place.address != "auto":
             _greet_ray(place.address, place.timeout)  # Ray itself would try for minutes
-        ray.init(place.address or "local", log_to_driver=False, logging_level=logging.CRITICAL, **local)
+        with _own_signals():
+            ray.init(place.address or "local", log_to_driver=False, logging_level=logging.CRITICAL, **local)
     except (OSError, ValueError, RuntimeError) as error:
         raise _no_answer(place, "Ray cluster", error) from error
     try:
@@ -170,6 +173,15 @@ def ray(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[tuple
             yield waiting.pop(reference), result
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """What SIGTERM does stays as it is: Ray would end this process in its own way, without a table."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
 
 
 BACKENDS: dict[str, Callable[..., Iterator[tuple[Any, dict[str, Any]]]]] = {
