@@ -26,7 +26,7 @@ from epymarl_fairtest.strategies.scout import proposals
 from epymarl_fairtest.strategies.scout.lookout import most_promising, new_cells
 from epymarl_fairtest.strategies.scout.options import ScoutOptions
 from epymarl_fairtest.strategies.scout.proposals import Parents, breed
-from epymarl_fairtest.strategies.scout.spacing import classes, nearest, take_apart
+from epymarl_fairtest.strategies.scout.spacing import Starts, classes, compared_with_none, on_a_line, take_apart
 from epymarl_fairtest.strategies.scout.surrogate import Surrogate
 from epymarl_fairtest.tasks.generic.rules import Unplaced
 from epymarl_fairtest.team.contract import Team
@@ -79,16 +79,6 @@ def some_places(count: int, generator: np.random.Generator) -> NDArray[Any]:
     return places
 
 
-@SEEDS
-@pytest.mark.parametrize("known", [0, 1, 40])
-def test_the_nearest_known_start_is_found(seed: int, known: int) -> None:
-    generator = np.random.default_rng(seed)
-    places, others = some_places(60, generator), some_places(40, generator)[:known]
-    for enough in (0.0, 0.4, 1.0, 50.0):
-        expected = [min([enough, *(slow_distance(place, other) for other in others)]) for place in places]
-        assert nearest(places, others, enough) == pytest.approx(expected, rel=1e-12)
-
-
 def slowly_taken(
     places: Any, known: Any, kind: Any, quota: dict[int, int], distance: float, taken: list[int], wanted: int
 ) -> list[int]:
@@ -106,22 +96,29 @@ def slowly_taken(
     return taken
 
 
+def to_compare(places: NDArray[Any], known: NDArray[Any]) -> tuple[Starts, NDArray[Any], NDArray[Any]]:
+    """Starts, and the known ones on a line with their centres."""
+    known, line = on_a_line(known)
+    return compared_with_none(places, line), known, line
+
+
 @SEEDS
-def test_starts_are_taken_apart_as_slowly_counted_also_when_the_distance_shrinks(seed: int) -> None:
+@pytest.mark.parametrize("others", [0, 1, 10, 40])
+def test_starts_are_taken_apart_as_slowly_counted_also_when_the_distance_shrinks(seed: int, others: int) -> None:
     generator = np.random.default_rng(seed)
-    places, known, wanted = some_places(120, generator), some_places(10, generator), 40
+    places, known, wanted = some_places(120, generator), some_places(40, generator)[:others], 40
     kind = generator.integers(3, size=len(places))
-    away, compared = nearest(places, known, 1.2), np.zeros(len(places), np.int64)
+    compared = to_compare(places, known)
     taken, expected = np.arange(wanted), [0, 1, 2]  # three are given
     count, found = 3, []
     for distance in (1.2, 0.8, 0.5, 0.3, 0.05):
         quota = np.array([9, 5, 2])
         expected = slowly_taken(places, known, kind, dict(enumerate(quota.tolist())), distance, expected, wanted)
-        count = take_apart(places, away, compared, kind, quota, distance, taken, count, wanted)
+        count = take_apart(*compared, kind, quota, distance, taken, count, wanted)
         assert taken[:count].tolist() == expected
         assert (quota >= 0).all()
         found.append(count)
-    assert 3 < found[0] < found[2] < wanted
+    assert 3 <= found[0] < found[2] <= wanted
     assert len(set(taken[:count].tolist())) == count
 
 
@@ -129,8 +126,8 @@ def test_starts_are_taken_apart_as_slowly_counted_also_when_the_distance_shrinks
 def test_no_two_starts_are_taken_closer_than_the_distance_asked_for(seed: int) -> None:
     generator = np.random.default_rng(seed)
     places, known = some_places(200, generator), some_places(20, generator)
-    away, compared, taken = nearest(places, known, 0.6), np.zeros(200, np.int64), np.arange(200)
-    count = take_apart(places, away, compared, np.zeros(200, np.int64), np.array([200]), 0.6, taken, 0, 200)
+    compared, taken = to_compare(places, known), np.arange(200)
+    count = take_apart(*compared, np.zeros(200, np.int64), np.array([200]), 0.6, taken, 0, 200)
     chosen = places[taken[:count]]
     apart = [slow_distance(a, b) for n, a in enumerate(chosen) for b in [*known, *chosen[:n]]]
     assert 5 < count < 200
@@ -490,7 +487,8 @@ def test_starts_of_one_number_are_scouted() -> None:
     assert lone.bodies_of_starts(1).tolist() == [0]
     model = Surrogate(lone.features(starts), starts**2, ScoutOptions())
     assert np.abs(model.received(lone.features(starts)) - starts**2).max() < 0.2
-    apart = nearest(lone.start_places(starts), lone.start_places(starts[:1]), 9.0)
+    places = lone.start_places(starts)
+    apart = np.array([slow_distance(place, places[0]) for place in places])
     assert apart == pytest.approx((starts + 1)[:, 0], abs=1e-12)
 
 

@@ -17,6 +17,10 @@ from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.tasks.world import World
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
+# Making a world can take as long as an episode in it (the particle worlds load a font and paper to draw on): few are
+# made for few tests, although each forward pass would serve more.
+FEWEST_WORLDS, FEWEST_EPISODES = 64, 16
+
 
 class Lockstep:
     name = "lockstep"
@@ -39,8 +43,9 @@ class Lockstep:
 
     def play(self, tests: Tests) -> list[Episodes]:
         """The episodes of these tests, group by group."""
+        size = min(max(len(tests) // FEWEST_EPISODES, FEWEST_WORLDS), CHUNK)
         # At least one group: no tests give no episodes, of the right shapes.
-        groups = [tests.take(slice(first, first + CHUNK)) for first in range(0, max(len(tests), 1), CHUNK)]
+        groups = [tests.take(slice(first, first + size)) for first in range(0, max(len(tests), 1), size)]
         return [self._execute_group(group) for group in groups]
 
     def initial_states(self, seeds: NDArray[np.int64]) -> NDArray[np.float64]:

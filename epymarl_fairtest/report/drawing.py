@@ -72,6 +72,11 @@ class _Painter:
         spans = scene.field.high - scene.field.low
         self.scale = min((right - left) / spans[0], (bottom - top) / spans[1])
         self.corner = (left, top + self.scale * spans[1])
+        things = [body for body in scene.field.bodies if body.shape != AGENT]
+        self.resting, self.moving = [], []  # those that never change are drawn once; others keep their order above them
+        for body in things:
+            still = bool((body.at == body.at[0]).all() and body.present.all())
+            (self.resting if still and not self.moving else self.moving).append(body)
         self.backdrop = self._backdrop()
 
     # --- the frame ------------------------------------------------------------------------------------
@@ -101,7 +106,24 @@ class _Painter:
         elif scene.field.kind == "plane":
             pen.box(*self._at((-1, 1)), *self._at((1, -1)), outline=LINES)
         pen.box(*FIELD, outline=FAINT)
+        for body in self.resting:
+            self._thing(pen, body, 0)
+        self._wording(pen)
         return pen.image
+
+    def _wording(self, pen: _Pen) -> None:
+        """The words of the panel that stay; `_account` writes the others."""
+        scene, (left, top, _, bottom) = self.scene, PANEL
+        if scene.theta is not None:
+            pen.text((left, top + 48), f"unfair up to {scene.theta:.2f}", 12, FAINT, "lm")
+        pen.text((left, top + 74), f"received so far{' (0 is best)' if scene.costs else ''}", 12, FAINT, "lm")
+        verdict = "" if scene.theta is None else f"{scene.verdict}, "
+        pen.text((left, bottom - 28), f"ends {verdict}{_index(scene.index)}", 15, INK, "lm")
+        names = [str(n + 1) for n in np.flatnonzero(self.worse)]
+        if names:
+            who = f"agent {names[0]}" if len(names) == 1 else "agents " + ", ".join(names)
+            pen.disc((left + 7, bottom - 9), 6, None, INK, 2)
+            pen.text((left + 19, bottom - 9), f"worse off: {who}", 12, INK, "lm")
 
     def _at(self, place: Any) -> Point:
         """Where on the picture a place of the field is."""
@@ -112,9 +134,8 @@ class _Painter:
 
     def _field(self, pen: _Pen, step: int, whole: bool) -> None:
         scene = self.scene
-        for body in scene.field.bodies:
-            if body.shape != AGENT:
-                self._thing(pen, body, step)
+        for body in self.moving:
+            self._thing(pen, body, step)
         for n, body in enumerate(self.agents):
             if body.trail:
                 self._trail(pen, n, body, step, whole)
@@ -164,17 +185,7 @@ class _Painter:
         scene, (left, top, _, bottom) = self.scene, PANEL
         pen.text((left, top + 8), f"step {step} of {scene.steps}", 15, INK, "lm")
         pen.text((left, top + 29), f"fairness {_index(scene.course[step])}", 15, INK, "lm")
-        if scene.theta is not None:
-            pen.text((left, top + 48), f"unfair up to {scene.theta:.2f}", 12, FAINT, "lm")
-        pen.text((left, top + 74), f"received so far{' (0 is best)' if scene.costs else ''}", 12, FAINT, "lm")
         self._bars(pen, scene.received[step], top + 84, bottom - 44)
-        verdict = "" if scene.theta is None else f"{scene.verdict}, "
-        pen.text((left, bottom - 28), f"ends {verdict}{_index(scene.index)}", 15, INK, "lm")
-        names = [str(n + 1) for n in np.flatnonzero(self.worse)]
-        if names:
-            who = f"agent {names[0]}" if len(names) == 1 else "agents " + ", ".join(names)
-            pen.disc((left + 7, bottom - 9), 6, None, INK, 2)
-            pen.text((left + 19, bottom - 9), f"worse off: {who}", 12, INK, "lm")
 
     def _bars(self, pen: _Pen, received: NDArray[np.float64], top: float, bottom: float) -> None:
         """Up is more and down is less; the scale is that of the whole episode."""

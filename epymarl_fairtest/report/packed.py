@@ -33,16 +33,14 @@ def packed(scenes: Iterable[Scene]) -> str:
 
 def _small(scene: Scene) -> dict[str, Any]:
     most = float(np.abs(scene.received).max()) or 1.0
-    plain = scene.as_json()
-    kept = {name: plain[name] for name in ("kind", "low", "high", "start", "index", "id")}
-    return kept | {
+    return scene.outline() | {
         "seed": str(scene.root_seed),
         "changed": scene.changed,
         "happened": scene.happened,
         "worse": scene.worse.astype(int).tolist(),
         "bodies": [_body(body) for body in scene.field.bodies],
         "unit": most / SHADES,
-        "received": [_differences(column / most * SHADES) for column in scene.received.T],
+        "received": _differences(scene.received / most * SHADES),
     }
 
 
@@ -51,7 +49,7 @@ def _body(body: Body) -> dict[str, Any]:
     moves = bool((body.at != body.at[0]).any())
     places = body.at if moves else body.at[:1]
     plain: dict[str, Any] = {"shape": body.shape, "label": body.label, "radius": round(body.radius, 3)}
-    plain["at"] = [_differences(column * FINE) for column in places.T]
+    plain["at"] = _differences(places * FINE)
     if not body.present.all():
         plain["present"] = body.present.astype(int).tolist()
     if body.level is not None:
@@ -59,8 +57,10 @@ def _body(body: Body) -> dict[str, Any]:
     return plain | {"trail": 1} if body.trail else plain
 
 
-def _differences(values: Array) -> list[int]:
-    whole = np.rint(values).astype(np.int64)
-    slope = np.diff(whole, prepend=0)
-    bend: list[int] = np.diff(slope, prepend=0).tolist()
-    return bend
+def _differences(columns: Array) -> list[list[int]]:
+    """Of each column (n, columns)."""
+    bends = np.rint(columns).astype(np.int64)
+    bends[1:] -= bends[:-1].copy()
+    bends[1:] -= bends[:-1].copy()
+    plain: list[list[int]] = bends.T.tolist()
+    return plain

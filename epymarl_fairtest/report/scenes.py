@@ -75,17 +75,22 @@ class Scene:
 
     def as_json(self) -> dict[str, Any]:
         """Plain and small, for the player in the report; three decimals are less than a pixel."""
+        return self.outline() | {
+            "bodies": [body.as_json() for body in self.field.bodies],
+            "received": rounded(self.received),
+            "operator": self.operator,
+            "seed": self.root_seed,
+        }
+
+    def outline(self) -> dict[str, Any]:
+        """The same without whatever has a value for every step."""
         return {
             "kind": self.field.kind,
             "low": rounded(self.field.low),
             "high": rounded(self.field.high),
-            "bodies": [body.as_json() for body in self.field.bodies],
-            "received": rounded(self.received),
             "start": self.start_step,
-            "operator": self.operator,
             "index": None if np.isnan(self.index) else round(self.index, 3),
             "id": self.id,
-            "seed": self.root_seed,
         }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 # Colours that nothing else has.
@@ -52,8 +53,11 @@ def _parsed(figure: Figure) -> Element:
 
     HTML knows SVG without namespaces: elements have their plain names, and a reference is `xlink:href`.
     """
+    for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
+        patch.set(facecolor="none", edgecolor="none")
     file = io.BytesIO()
-    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    # Not `savefig`: it would draw everything twice, the first time only to lay it out.
+    FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Creator": None})
     drawing = ElementTree.fromstring(file.getvalue())
     for part in drawing.iter():
         part.tag = part.tag.rpartition("}")[2]

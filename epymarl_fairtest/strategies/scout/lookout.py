@@ -128,14 +128,14 @@ class Lookout:
 
     def _apart(self, states: Array, worst: Rows, given: int, count: int) -> tuple[Rows, Rows]:
         """The rows to take, and why: the `given` first ones, then the first that keep one of the two distances."""
-        from epymarl_fairtest.strategies.scout.spacing import nearest, take_apart
+        from epymarl_fairtest.strategies.scout.spacing import compared_with_none, on_a_line, take_apart
 
         known, options = self._known, self._options
         distances = {FAR: options.far * self._distance, NEAR: options.near * self._distance}
         places = known.places(states)
         failing = known.places(known.states[known.unfair]) if known.unfair.any() else places[:0]
-        away = nearest(places, failing, max(distances.values()))
-        compared, taken, done = np.zeros(len(places), np.int64), np.arange(count), given
+        failing, line = on_a_line(failing)
+        starts, taken, done = compared_with_none(places, line), np.arange(count), given
         reason = np.full(count, FRONTIER)
         far = given + round(_share(self._of_reason[FAR], self._of_reason[NEAR], options.least_share) * (count - given))
         for why, until in ((FAR, far), (NEAR, count)):
@@ -144,7 +144,7 @@ class Lookout:
                 if attempt == TRIES:  # not every agent's quota can be filled
                     quota[:] = count
                 before = done
-                done = take_apart(places, away, compared, worst, quota, distance, taken, done, until)
+                done = take_apart(starts, failing, line, worst, quota, distance, taken, done, until)
                 reason[before:done] = why
                 if done == until:
                     break

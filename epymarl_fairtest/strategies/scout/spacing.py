@@ -1,12 +1,14 @@
 """Which promising starts keep their distance, from failing starts that are known and from one another. Compiled.
 
 The distance of two starts is the mean distance of their bodies. Their centres are never further apart than that, so
-most pairs are told apart by their centres alone.
+many pairs are told apart by their centres alone. Nobody asks how far the nearest start is, only whether one is too
+near: a start is compared with others until one is, and goes on from there when the distance shrinks.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -17,65 +19,88 @@ Distances = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
-@njit(cache=True, nogil=True)
-def nearest(places: Places, known: Places, enough: float) -> Distances:
-    """How far each start is from the nearest of `known`; `enough` if none is closer."""
-    centres, others = _centres(places), _centres(known)
-    order = np.argsort(others[:, 0])
-    line = others[order, 0]
-    distances = np.full(len(places), enough)
-    for row in range(len(places)):
-        best, x, y = enough, centres[row, 0], centres[row, 1]
-        right = np.searchsorted(line, x)
-        left = right - 1
-        while True:  # outwards from where it stands on the line
-            to_right = line[right] - x if right < len(line) else np.inf
-            to_left = x - line[left] if left >= 0 else np.inf
-            if min(to_right, to_left) >= best:
-                break
-            if to_right < to_left:
-                other = order[right]
-                right += 1
-            else:
-                other = order[left]
-                left -= 1
-            if abs(others[other, 1] - y) < best:
-                best = _nearer(places, row, known, other, best)
-        distances[row] = best
-    return distances
+class Starts(NamedTuple):
+    """Starts, where their centres are, and what each was compared with so far."""
+
+    places: Places
+    centres: Distances  # (starts, 2)
+    near: Distances  # how far the one is that was too near; all others it was compared with are no nearer
+    left: Rows  # the known starts beyond this one were compared, on the line of their centres
+    right: Rows  # and those before this one
+    taken: Rows  # how many of the taken starts were compared
+
+
+def on_a_line(places: Places) -> tuple[Places, Distances]:
+    """Starts in the order of their centres from left to right, and these centres."""
+    centres = centres_of(places)
+    order = np.argsort(centres[:, 0], kind="stable")
+    return places[order], centres[order]
+
+
+def compared_with_none(places: Places, known: Distances) -> Starts:
+    """Starts that are to be compared with known ones, whose centres stand on a line."""
+    centres = centres_of(places)
+    right = np.searchsorted(known[:, 0], centres[:, 0])
+    count = len(places)
+    return Starts(places, centres, np.full(count, np.inf), right - 1, right, np.zeros(count, np.int64))
 
 
 @njit(cache=True, nogil=True)
 def take_apart(
-    places: Places, away: Distances, compared: Rows, kind: Rows, quota: Rows, distance: float, taken: Rows, count: int,
+    starts: Starts, known: Places, line: Distances, kind: Rows, quota: Rows, distance: float, taken: Rows, count: int,
     wanted: int,
 ) -> int:  # fmt: skip
-    """From the first start to the last, take those that are `distance` away from what they were compared with.
+    """From the first start to the last, take those that are `distance` away from all known ones and all taken ones.
 
-    That is what is known, and all that are taken: `taken` holds `count` rows, and more afterwards, until `wanted` in
-    all, at most `quota` of each kind. `compared` remembers with how many of the taken ones each start was compared.
+    `taken` holds `count` rows, and more afterwards, until `wanted` in all, at most `quota` of each kind.
     """
-    centres = _centres(places)
-    held = np.zeros(len(places), np.bool_)
+    held = np.zeros(len(kind), np.bool_)
     held[taken[:count]] = True
-    for row in range(len(places)):
+    for row in range(len(kind)):
         if count >= wanted:
             break
         if held[row] or quota[kind[row]] <= 0:
             continue
-        while away[row] >= distance and compared[row] < count:
-            other = taken[compared[row]]
-            compared[row] += 1
-            if (
-                abs(centres[row, 0] - centres[other, 0]) < away[row]
-                and abs(centres[row, 1] - centres[other, 1]) < away[row]
-            ):
-                away[row] = _nearer(places, row, places, other, away[row])
-        if away[row] >= distance:
+        _compare_with_known(starts, row, known, line, distance)
+        _compare_with_taken(starts, row, taken[:count], distance)
+        if starts.near[row] >= distance:
             taken[count] = row
             count += 1
             quota[kind[row]] -= 1
     return count
+
+
+@njit(cache=True, nogil=True)
+def _compare_with_known(starts: Starts, row: int, known: Places, line: Distances, distance: float) -> None:
+    """Outwards from where the start stands on the line, until one is nearer than `distance` or all others are not."""
+    x, y = starts.centres[row, 0], starts.centres[row, 1]
+    left, right, near = starts.left[row], starts.right[row], starts.near[row]
+    while near >= distance:
+        to_right = line[right, 0] - x if right < len(line) else np.inf
+        to_left = x - line[left, 0] if left >= 0 else np.inf
+        if min(to_right, to_left) >= distance:
+            break
+        if to_right < to_left:
+            other = right
+            right += 1
+        else:
+            other = left
+            left -= 1
+        if abs(line[other, 1] - y) < distance:
+            near = min(near, _nearer(starts.places, row, known, other, distance))
+    starts.left[row], starts.right[row], starts.near[row] = left, right, near
+
+
+@njit(cache=True, nogil=True)
+def _compare_with_taken(starts: Starts, row: int, taken: Rows, distance: float) -> None:
+    """In the order in which they were taken, until one is nearer than `distance`."""
+    places, centres, near, number = starts.places, starts.centres, starts.near[row], starts.taken[row]
+    while near >= distance and number < len(taken):
+        other = taken[number]
+        number += 1
+        if abs(centres[row, 0] - centres[other, 0]) < distance and abs(centres[row, 1] - centres[other, 1]) < distance:
+            near = min(near, _nearer(places, row, places, other, distance))
+    starts.taken[row], starts.near[row] = number, near
 
 
 @njit(cache=True, nogil=True)
@@ -112,7 +137,7 @@ def _nearer(places: Places, row: int, others: Places, other: int, best: float) -
 
 
 @njit(cache=True, nogil=True)
-def _centres(places: Places) -> Distances:
+def centres_of(places: Places) -> Distances:
     centres = np.zeros((len(places), 2))
     for row in range(len(places)):
         for body in range(places.shape[1]):

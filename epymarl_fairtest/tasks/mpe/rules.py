@@ -96,6 +96,9 @@ class MpeTask(Task):
     def source(self, env: Any) -> Any:
         return wrappers(env)[-1]
 
+    def state(self, source: Any, seen: Sequence[Any]) -> Array:
+        return padded_state(source.world)[:-1]
+
     def read(self, env: Any) -> Array:
         return padded_state(self._simulator(wrappers(env)).world)[:-1]
 
