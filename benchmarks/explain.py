@@ -53,7 +53,7 @@ TEAMS = ("mpe-qmix", "mpe-iql", "pp-qmix", "pp-iql", "lbf-qmix", "lbf-iql")
 OTHER = 200  # streams that no explanation has seen
 MANY = 1000
 BATCH = 2000
-TOGETHER = 64
+TOGETHER = 256
 MOST_TRIES = 100  # batches of plants
 
 
@@ -64,17 +64,19 @@ class Subject:
     name: str
     engine: Engine
     context: Aftermath
+    seed: int  # of the executions that are planted in, robbed or explained
 
     @property
     def judge(self) -> Judge:
         return self.context.judge
 
     def ask(self, asking: Any, execute: Callable[[Tests], Episodes] | None = None) -> Any:
-        run = execute or self.engine.execute
-        return taken(asking, lambda wanted: run(wanted.tests))
+        if execute is None:
+            return taken(asking, lambda wanted: wanted.by(self.engine, self.engine))
+        return taken(asking, lambda wanted: execute(wanted.tests))
 
 
-def subject_of(name: str, seed: int = 0) -> Subject:
+def subject_of(name: str, seed: int) -> Subject:
     folder = ROOT / "policies" / name
     allocation = load_record(folder).allocation
     settings = configure({"allocation": allocation, "engine": "twin", "workers": 1})
@@ -83,8 +85,8 @@ def subject_of(name: str, seed: int = 0) -> Subject:
     engine.keeps_obs = False
     judge = Judge(INDICES["jfi"], team.task.theta)
     found: Any = None
-    context = Aftermath(team, settings, seed, judge, found, (0, 0), {}, lambda episodes: episodes, print)
-    return Subject(name, engine, context)
+    context = Aftermath(team, settings, 0, judge, found, (0, 0), {}, lambda episodes: episodes, print)
+    return Subject(name, engine, context, seed)
 
 
 # --- planted faults -----------------------------------------------------------------------------------
@@ -122,8 +124,8 @@ class Planted:
         return run
 
 
-def plants(subject: Subject, count: int, seed: int = 0) -> Planted:
-    generator = rng.named(seed, "plants", subject.name)
+def plants(subject: Subject, count: int) -> Planted:
+    generator = rng.named(subject.seed, "plants", subject.name)
     team = subject.context.team
     parts: list[Episodes] = []
     kept: list[tuple[NDArray[np.int64], ...]] = []
@@ -261,7 +263,7 @@ def stolen(subject: Subject, engine: Engine, thief: int) -> Callable[[Tests], Ep
 
 def robbed(subject: Subject, engine: Engine, kind: str, thief: int, count: int) -> Episodes:
     """Random executions that are fair, and unfair with the thief."""
-    generator = rng.named(0, kind, subject.name, thief)
+    generator = rng.named(subject.seed, kind, subject.name, thief)
     parts: list[Episodes] = []
     while sum(map(len, parts)) < count and len(parts) < MOST_TRIES:
         tests = random_tests(BATCH, subject.context.team.task.state_size, generator)
@@ -322,7 +324,7 @@ def replaced(subject: Subject, cases: Cases, agent: int, execute: Callable[[Test
 
 
 def natural_failures(subject: Subject, count: int) -> Episodes:
-    generator = rng.named(0, "failures", subject.name)
+    generator = rng.named(subject.seed, "failures", subject.name)
     parts: list[Episodes] = []
     while sum(map(len, parts)) < count:
         judged = subject.judge(
@@ -395,12 +397,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--teams", nargs="+", default=list(TEAMS), choices=TEAMS)
     parser.add_argument("--plants", type=int, default=100, help="of each team")
     parser.add_argument("--failures", type=int, default=50, help="of each team")
+    parser.add_argument("--seed", type=int, default=0, help="0 was tuned on; what is published has another")
     args = parser.parse_args(words)
     for question in args.questions or QUESTIONS:
         ask, size = QUESTIONS[question]
         print(question)
         for team in args.teams:
-            print("  " + shown(ask(subject_of(team), getattr(args, size))), flush=True)
+            print("  " + shown(ask(subject_of(team, args.seed), getattr(args, size))), flush=True)
     return 0
 
 

@@ -21,6 +21,7 @@ from epymarl_fairtest.campaign.steps.explain.cases import Cases
 from epymarl_fairtest.campaign.steps.explain.cause import NOISE, POLICY, START, Found, causes
 from epymarl_fairtest.campaign.steps.explain.commitment import SURE, commitment
 from epymarl_fairtest.campaign.steps.explain.decisions import every_decision
+from epymarl_fairtest.campaign.steps.explain.onward import Onward
 from epymarl_fairtest.campaign.steps.explain.responsibility import coalitions, shapley
 from epymarl_fairtest.campaign.steps.explain.rules import learned
 from epymarl_fairtest.core.episodes import Episodes, random_tests, replay_tests
@@ -72,7 +73,7 @@ def test_a_changed_decision_is_the_failure_executed_again_with_that_action_force
 def test_a_failure_is_settled_where_no_later_step_is_open() -> None:
     context, engine, failures = context_of("spread")
     cases = Cases.of(context, failures)
-    found = ask(commitment(cases), engine)
+    found = ask(commitment(cases, Onward.of(cases)), engine)
     for case, curve in enumerate(found.p_unfair):
         at = int(found.committed_at[case])
         known = np.flatnonzero(~np.isnan(curve))

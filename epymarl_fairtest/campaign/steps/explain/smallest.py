@@ -81,7 +81,7 @@ def _unfair(cases: Cases, states: Array, case: NDArray[np.int64], what: str, str
     for first in range(0, len(allowed), AT_ONCE // streams):
         rows = allowed[first : first + AT_ONCE // streams]
         of = np.repeat(rows, streams)
-        episodes = yield Execute(tests_of(cases, states[of], case[of], drawn[case[rows]].ravel()))
+        episodes = yield Execute(tests_of(cases, states[of], case[of], drawn[case[rows]].ravel()), course=False)
         unfair = cases.context.judge.unfair(cases.context.judge.received(episodes.rewards))
         share[rows] = unfair.reshape(-1, streams).mean(axis=1)
     return share
