@@ -122,11 +122,11 @@ def test_a_rule_finds_what_makes_executions_unfair() -> None:
 
 
 def test_both_engines_give_the_same_answers() -> None:
-    told = []
+    explanation = []
     for name in ("twin", "lockstep"):
         context, engine, failures = context_of("spread", name)
-        told.append(ask(answers(Cases.of(context, failures.take([0]))), engine).entries())
-    assert told[0] == told[1]
+        explanation.append(ask(answers(Cases.of(context, failures.take([0]))), engine).entries())
+    assert explanation[0] == explanation[1]
 
 
 # --- a run --------------------------------------------------------------------------------------------
@@ -140,17 +140,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_explain_json_says_what_it_promises_and_the_table_sums_it_up(run: Path) -> None:
-    told = read_explanation(run)
-    assert told is not None
-    assert told["explained"] == len(told["failures"]) == 12 == sum(told["causes"].values())
+    explanation = read_explanation(run)
+    assert explanation is not None
+    assert explanation["explained"] == len(explanation["failures"]) == 12 == sum(explanation["causes"].values())
     summary = json.loads((run / "summary.json").read_text())
-    assert summary["explain"]["causes"] == told["causes"]
+    assert summary["explain"]["causes"] == explanation["causes"]
     assert summary["ledger"]["explain"]["episodes"] > 0
     assert summary["charged_strict"] == 150  # nobody paid for it
     rows = dict(words.summary_rows(summary["explain"]))
     assert rows["why"].startswith("12 failures explained")
     assert len(rows) == 3
-    for entry in told["failures"]:
+    for entry in explanation["failures"]:
         assert entry["p_unfair_low"] <= entry["p_unfair"] <= entry["p_unfair_high"]
         for one in entry["decisions"]:
             assert one["p_unfair_before"] - one["p_unfair"] >= 0.25
@@ -158,7 +158,7 @@ def test_explain_json_says_what_it_promises_and_the_table_sums_it_up(run: Path) 
             assert one["team_change"] >= -0.02
             assert one["action"] != one["instead_of"]
             assert entry["start_step"] <= one["step"] < entry["length"]
-    for one in told["situations"]:
+    for one in explanation["situations"]:
         assert one["precision"] >= 2 * one["base_rate"]
 
 
@@ -171,9 +171,11 @@ def test_failures_csv_knows_the_cause_and_the_decisive_step_of_what_was_explaine
                 strict=True,
             )
         )
-    told = read_explanation(run)
-    assert told is not None
-    known = {e["id"]: (e["cause"], e["decisions"][0]["step"] if e["decisions"] else -1) for e in told["failures"]}
+    explanation = read_explanation(run)
+    assert explanation is not None
+    known = {
+        e["id"]: (e["cause"], e["decisions"][0]["step"] if e["decisions"] else -1) for e in explanation["failures"]
+    }
     assert {number: found for number, found in cause.items() if found[0]} == known
 
 

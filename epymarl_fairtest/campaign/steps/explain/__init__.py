@@ -59,14 +59,14 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
         order = np.argsort(part)  # a folder gives failures in ascending order
         cases = Cases.of(context, context.found.failures(part[order]).take(np.argsort(order)))
         found = yield from answers(cases)
-        told = found.entries()
+        answered = found.entries()
         few = [n for n in range(len(cases)) if len(entries) + n < EXAMPLES]
         examples, episodes = yield from smallest_examples(cases, few)
-        for n, entry in enumerate(told):
+        for n, entry in enumerate(answered):
             entry["smallest"] = examples.get(n)
-        entries += told
+        entries += answered
         small.append(drawn(cases, examples, episodes))
-        instead.append((yield from what_if(cases, told)))
+        instead.append((yield from what_if(cases, answered)))
         curves.append(found.commitment.p_unfair)
         starts.append(features_of(context, cases.episodes, np.ones(len(cases), bool)))
     rules = (yield from situations(context, together(starts))) if entries and common else []
