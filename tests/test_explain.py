@@ -15,28 +15,34 @@ from test_search import chosen, search, team
 
 from epymarl_fairtest import commands
 from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
-from epymarl_fairtest.campaign.steps.explain import answers, words
+from epymarl_fairtest.campaign.steps.explain import answers, sharing, words
 from epymarl_fairtest.campaign.steps.explain.better import compared
-from epymarl_fairtest.campaign.steps.explain.cases import Cases
+from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions, Plans
 from epymarl_fairtest.campaign.steps.explain.cause import NOISE, POLICY, START, Found, causes
 from epymarl_fairtest.campaign.steps.explain.commitment import SURE, commitment
 from epymarl_fairtest.campaign.steps.explain.decisions import every_decision
 from epymarl_fairtest.campaign.steps.explain.onward import Onward
 from epymarl_fairtest.campaign.steps.explain.responsibility import coalitions, shapley
 from epymarl_fairtest.campaign.steps.explain.rules import learned
+from epymarl_fairtest.campaign.steps.explain.sharing import can_share
 from epymarl_fairtest.core.episodes import Episodes, random_tests, replay_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.engine.selection import make_engine, real_engine
 from epymarl_fairtest.store.explanation import read_courses, read_explanation
 from epymarl_fairtest.store.finished import read_run
+from epymarl_fairtest.team.contract import Team
+from epymarl_fairtest.testing.teams import random_team
 
 ALL = ("spread", "tag", "foraging")
+KEYS = {"spread": "epymarl_fairtest:mpe-spread-v0", "foraging": "epymarl_fairtest:lbforaging-v0"}
 
 
-def context_of(task: str, engine: str = "twin", theta: float = 0.9) -> tuple[Aftermath, Any, Episodes]:
+def context_of(
+    task: str, engine: str = "twin", theta: float = 0.9, subject: Team | None = None
+) -> tuple[Aftermath, Any, Episodes]:
     """A team, what executes it, and a few of its failures."""
-    subject, settings = team(task), chosen(engine=engine, theta=theta)
+    subject, settings = subject or team(task), chosen(engine=engine, theta=theta)
     real = real_engine(subject, settings)
     runs = make_engine(subject, settings, lambda message: None, real=real)
     judge = Judge(INDICES["jfi"], theta)
@@ -68,6 +74,31 @@ def test_a_changed_decision_is_the_failure_executed_again_with_that_action_force
         assert np.isclose(again.index[0], tried.compared.index[row], rtol=0, atol=0, equal_nan=True)
         before = context.judge.received(failures.rewards[[case]])
         assert compared(context.judge, before, again.received).better[0] == tried.compared.better[row]
+
+
+@pytest.mark.parametrize("task", ["spread", "foraging"])
+def test_continuations_that_share_steps_give_what_each_gives_by_itself(task: str) -> None:
+    without_memory = random_team(KEYS[task], time_limit=10)
+    context, engine, failures = context_of(task, subject=without_memory)
+    cases, draw = Cases.of(context, failures), np.random.default_rng(2)
+    assert can_share(cases)
+    case = draw.integers(0, len(cases), 20)
+    step = (draw.random(20) * failures.length[case]).astype(np.int64)
+    agents = failures.actions.shape[2]
+    one = Decisions(step, draw.integers(0, agents, 20), draw.integers(0, 5, 20))
+    plans = Plans(np.where(draw.random((20, *failures.actions.shape[1:])) < 0.1, 1, -1).astype(np.int16))
+    drawn, some = cases.streams("here", 12)[case], draw.random((20, agents)) < 0.4
+    ways: list[tuple[Any, Any]] = [(None, False), (one, False), (plans, False), (plans, some), (None, some)]
+    for decisions, greedy in ways:
+        shared = ask(sharing._shared(cases, drawn, case, step, decisions, greedy), engine)
+        assert np.array_equal(shared, ask(sharing._each(cases, drawn, case, step, decisions, greedy), engine))
+
+
+def test_the_streams_of_a_failure_do_not_depend_on_who_else_is_explained() -> None:
+    context, _, failures = context_of("spread")
+    both, last = Cases.of(context, failures), Cases.of(context, failures.take([1]))
+    assert np.array_equal(both.streams("here", 8)[1], last.streams("here", 8)[0])
+    assert len(np.unique(np.concatenate([both.streams("here", 8), both.streams("there", 8)]))) == 4 * 8
 
 
 def test_a_failure_is_settled_where_no_later_step_is_open() -> None:
