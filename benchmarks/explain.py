@@ -1,7 +1,7 @@
 """Are explanations right, and what do they cost? Planted faults, fidelity on other streams, CPU time per failure.
 
-    python -m benchmarks.explain [planted] [thief] [idler] [fidelity] [cost] [--teams mpe-qmix ...]
-                                 [--plants 100] [--failures 50]
+    python -m benchmarks.explain [planted] [thief] [idler] [fidelity] [cost] [situations] [smallest]
+                                 [--teams mpe-qmix ...] [--plants 100] [--failures 50] [--seed 0]
 
 planted   One wrong decision (agent, step, action) is forced into fair random executions, wherever the episode is
           continued from, and kept where it makes them unfair. Is it shown, and first? Asked where undoing it is enough
@@ -14,7 +14,10 @@ thief     One agent has another policy, which takes what gives it most over two 
           --plants for each of three agents.
 idler     The same with a policy that takes what gives the agent least.
 fidelity  P(unfair) before and after the first shown decision, on 200 streams that nobody looked at before.
-cost      CPU milliseconds per explained failure, without situations and smallest examples.
+cost      CPU milliseconds per explained failure, without situations and smallest examples; environment steps, and how
+          long one takes here and in random executions before and after.
+situations  Rules as a run shows them: precision beside the base rate, recall, explained failures covered.
+smallest  Of up to 10 failures: smallest examples, executed in the real environment.
 """
 
 from __future__ import annotations
@@ -30,18 +33,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
-from epymarl_fairtest.campaign.steps.explain import answers
+from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute, taken
+from epymarl_fairtest.campaign.steps.explain import EXAMPLES, answers
 from epymarl_fairtest.campaign.steps.explain.arms import ERRORS, LEAST_DROP, Arms, Decision, both_arms
 from epymarl_fairtest.campaign.steps.explain.better import compared
 from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions
 from epymarl_fairtest.campaign.steps.explain.decisions import measured
+from epymarl_fairtest.campaign.steps.explain.situations import features_of, situations
+from epymarl_fairtest.campaign.steps.explain.smallest import smallest_examples
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.engine.contract import ActionRule, Engine
-from epymarl_fairtest.engine.selection import make_engine, twin_of
+from epymarl_fairtest.engine.selection import make_engine, real_engine, twin_of
 from epymarl_fairtest.engine.twin import Twin
 from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks.contract import Kernel
@@ -53,7 +58,7 @@ TEAMS = ("mpe-qmix", "mpe-iql", "pp-qmix", "pp-iql", "lbf-qmix", "lbf-iql")
 OTHER = 200  # streams that no explanation has seen
 MANY = 1000
 BATCH = 2000
-TOGETHER = 64
+TOGETHER = 256
 MOST_TRIES = 100  # batches of plants
 
 
@@ -63,28 +68,32 @@ class Subject:
 
     name: str
     engine: Engine
+    real: Engine
     context: Aftermath
+    seed: int  # of the executions that are planted in, robbed or explained
 
     @property
     def judge(self) -> Judge:
         return self.context.judge
 
     def ask(self, asking: Any, execute: Callable[[Tests], Episodes] | None = None) -> Any:
-        run = execute or self.engine.execute
-        return taken(asking, lambda wanted: run(wanted.tests))
+        if execute is None:
+            return taken(asking, lambda wanted: wanted.by(self.engine, self.real))
+        return taken(asking, lambda wanted: execute(wanted.tests))
 
 
-def subject_of(name: str, seed: int = 0) -> Subject:
+def subject_of(name: str, seed: int) -> Subject:
     folder = ROOT / "policies" / name
     allocation = load_record(folder).allocation
     settings = configure({"allocation": allocation, "engine": "twin", "workers": 1})
     team = saved_team(folder, allocation)
-    engine = make_engine(team, settings, print)
+    real = real_engine(team, settings)
+    engine = make_engine(team, settings, print, real=real)
     engine.keeps_obs = False
     judge = Judge(INDICES["jfi"], team.task.theta)
     found: Any = None
-    context = Aftermath(team, settings, seed, judge, found, (0, 0), {}, lambda episodes: episodes, print)
-    return Subject(name, engine, context)
+    context = Aftermath(team, settings, 0, judge, found, (0, 0), {}, lambda episodes: episodes, print)
+    return Subject(name, engine, real, context, seed)
 
 
 # --- planted faults -----------------------------------------------------------------------------------
@@ -122,8 +131,8 @@ class Planted:
         return run
 
 
-def plants(subject: Subject, count: int, seed: int = 0) -> Planted:
-    generator = rng.named(seed, "plants", subject.name)
+def plants(subject: Subject, count: int) -> Planted:
+    generator = rng.named(subject.seed, "plants", subject.name)
     team = subject.context.team
     parts: list[Episodes] = []
     kept: list[tuple[NDArray[np.int64], ...]] = []
@@ -261,7 +270,7 @@ def stolen(subject: Subject, engine: Engine, thief: int) -> Callable[[Tests], Ep
 
 def robbed(subject: Subject, engine: Engine, kind: str, thief: int, count: int) -> Episodes:
     """Random executions that are fair, and unfair with the thief."""
-    generator = rng.named(0, kind, subject.name, thief)
+    generator = rng.named(subject.seed, kind, subject.name, thief)
     parts: list[Episodes] = []
     while sum(map(len, parts)) < count and len(parts) < MOST_TRIES:
         tests = random_tests(BATCH, subject.context.team.task.state_size, generator)
@@ -322,7 +331,7 @@ def replaced(subject: Subject, cases: Cases, agent: int, execute: Callable[[Test
 
 
 def natural_failures(subject: Subject, count: int) -> Episodes:
-    generator = rng.named(0, "failures", subject.name)
+    generator = rng.named(subject.seed, "failures", subject.name)
     parts: list[Episodes] = []
     while sum(map(len, parts)) < count:
         judged = subject.judge(
@@ -369,9 +378,67 @@ def fidelity(subject: Subject, count: int) -> dict[str, Any]:
 def cost(subject: Subject, count: int) -> dict[str, Any]:
     failures = natural_failures(subject, count)
     explained(subject, failures.take(slice(0, 2)))  # compiled
+    steps = 0
+
+    def execute(wanted: Execute) -> Episodes:
+        nonlocal steps
+        episodes = wanted.by(subject.engine, subject.real)
+        steps += episodes.executed_steps()
+        return episodes
+
+    engine = engine_speed(subject)
     start = time.process_time()
-    explained(subject, failures)
-    return {"team": subject.name, "failures": count, "CPU ms per failure": 1000 * (time.process_time() - start) / count}
+    for first in range(0, count, TOGETHER):
+        taken(answers(Cases.of(subject.context, failures.take(slice(first, first + TOGETHER)))), execute)
+    spent = time.process_time() - start
+    engine = (engine + engine_speed(subject)) / 2
+    return {
+        "team": subject.name,
+        "failures": count,
+        "CPU ms per failure": 1000 * spent / count,
+        "steps per failure": round(steps / count),
+        "CPU us per step": 1e6 * spent / steps,
+        "of a random execution": engine,
+    }
+
+
+def engine_speed(subject: Subject) -> float:
+    """CPU microseconds per step of random executions, now: on a shared machine that changes from minute to minute."""
+    tests = random_tests(BATCH, subject.context.team.task.state_size, rng.named(0, "speed"))
+    start = time.process_time()
+    episodes = subject.engine.execute(tests)
+    return 1e6 * (time.process_time() - start) / episodes.executed_steps()
+
+
+# --- situations and smallest examples -------------------------------------------------------------------
+
+
+def rules(subject: Subject, count: int) -> dict[str, Any]:
+    """The rules that a run of this team shows, judged on fresh random executions."""
+    failures = natural_failures(subject, count)
+    covered = features_of(subject.context, failures, np.ones(count, bool))
+    found = subject.ask(situations(subject.context, covered))
+    lines = [
+        f"| {subject.name} | {one['rule']} | {one['kind']} | {one['precision']:.2f} ({one['base_rate']:.3f})"
+        f" | {one['recall']:.2f} | {one['size']} of {count} |"
+        for one in found
+    ]
+    return {"team": subject.name, "rules": len(found), "": "\n" + "\n".join(lines)}
+
+
+def smallest(subject: Subject, count: int) -> dict[str, Any]:
+    """Smallest examples: how many failures have one, and are they unfair and the same in the real environment?"""
+    count = min(count, EXAMPLES)
+    cases = Cases.of(subject.context, natural_failures(subject, count))
+    found, _ = subject.ask(smallest_examples(cases, range(count)))
+    return {
+        "team": subject.name,
+        "failures": count,
+        "with a smallest example": len(found),
+        "the same in the real environment": sum(one["confirmed"] for one in found.values()),
+        "unfair there": sum(one["unfair"] for one in found.values()),
+        "with a fair neighbour": sum(one["nearest_fair"] is not None for one in found.values()),
+    }
 
 
 QUESTIONS: dict[str, tuple[Callable[[Subject, int], dict[str, Any]], str]] = {
@@ -380,6 +447,8 @@ QUESTIONS: dict[str, tuple[Callable[[Subject, int], dict[str, Any]], str]] = {
     "idler": (idler, "plants"),
     "fidelity": (fidelity, "failures"),
     "cost": (cost, "failures"),
+    "situations": (rules, "failures"),
+    "smallest": (smallest, "failures"),
 }
 
 
@@ -395,12 +464,13 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--teams", nargs="+", default=list(TEAMS), choices=TEAMS)
     parser.add_argument("--plants", type=int, default=100, help="of each team")
     parser.add_argument("--failures", type=int, default=50, help="of each team")
+    parser.add_argument("--seed", type=int, default=0, help="0 was tuned on; what is published has another")
     args = parser.parse_args(words)
     for question in args.questions or QUESTIONS:
         ask, size = QUESTIONS[question]
         print(question)
         for team in args.teams:
-            print("  " + shown(ask(subject_of(team), getattr(args, size))), flush=True)
+            print("  " + shown(ask(subject_of(team, args.seed), getattr(args, size))), flush=True)
     return 0
 
 

@@ -15,27 +15,34 @@ from test_search import chosen, search, team
 
 from epymarl_fairtest import commands
 from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
-from epymarl_fairtest.campaign.steps.explain import answers, words
+from epymarl_fairtest.campaign.steps.explain import answers, sharing, words
 from epymarl_fairtest.campaign.steps.explain.better import compared
-from epymarl_fairtest.campaign.steps.explain.cases import Cases
+from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions, Plans
 from epymarl_fairtest.campaign.steps.explain.cause import NOISE, POLICY, START, Found, causes
 from epymarl_fairtest.campaign.steps.explain.commitment import SURE, commitment
 from epymarl_fairtest.campaign.steps.explain.decisions import every_decision
+from epymarl_fairtest.campaign.steps.explain.onward import Onward
 from epymarl_fairtest.campaign.steps.explain.responsibility import coalitions, shapley
 from epymarl_fairtest.campaign.steps.explain.rules import learned
+from epymarl_fairtest.campaign.steps.explain.sharing import can_share
 from epymarl_fairtest.core.episodes import Episodes, random_tests, replay_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.engine.selection import make_engine, real_engine
 from epymarl_fairtest.store.explanation import read_courses, read_explanation
 from epymarl_fairtest.store.finished import read_run
+from epymarl_fairtest.team.contract import Team
+from epymarl_fairtest.testing.teams import random_team
 
 ALL = ("spread", "tag", "foraging")
+KEYS = {"spread": "epymarl_fairtest:mpe-spread-v0", "foraging": "epymarl_fairtest:lbforaging-v0"}
 
 
-def context_of(task: str, engine: str = "twin", theta: float = 0.9) -> tuple[Aftermath, Any, Episodes]:
+def context_of(
+    task: str, engine: str = "twin", theta: float = 0.9, subject: Team | None = None
+) -> tuple[Aftermath, Any, Episodes]:
     """A team, what executes it, and a few of its failures."""
-    subject, settings = team(task), chosen(engine=engine, theta=theta)
+    subject, settings = subject or team(task), chosen(engine=engine, theta=theta)
     real = real_engine(subject, settings)
     runs = make_engine(subject, settings, lambda message: None, real=real)
     judge = Judge(INDICES["jfi"], theta)
@@ -69,10 +76,35 @@ def test_a_changed_decision_is_the_failure_executed_again_with_that_action_force
         assert compared(context.judge, before, again.received).better[0] == tried.compared.better[row]
 
 
+@pytest.mark.parametrize("task", ["spread", "foraging"])
+def test_continuations_that_share_steps_give_what_each_gives_by_itself(task: str) -> None:
+    without_memory = random_team(KEYS[task], time_limit=10)
+    context, engine, failures = context_of(task, subject=without_memory)
+    cases, draw = Cases.of(context, failures), np.random.default_rng(2)
+    assert can_share(cases)
+    case = draw.integers(0, len(cases), 20)
+    step = (draw.random(20) * failures.length[case]).astype(np.int64)
+    agents = failures.actions.shape[2]
+    one = Decisions(step, draw.integers(0, agents, 20), draw.integers(0, 5, 20))
+    plans = Plans(np.where(draw.random((20, *failures.actions.shape[1:])) < 0.1, 1, -1).astype(np.int16))
+    drawn, some = cases.streams("here", 12)[case], draw.random((20, agents)) < 0.4
+    ways: list[tuple[Any, Any]] = [(None, False), (one, False), (plans, False), (plans, some), (None, some)]
+    for decisions, greedy in ways:
+        shared = ask(sharing._shared(cases, drawn, case, step, decisions, greedy), engine)
+        assert np.array_equal(shared, ask(sharing._each(cases, drawn, case, step, decisions, greedy), engine))
+
+
+def test_the_streams_of_a_failure_do_not_depend_on_who_else_is_explained() -> None:
+    context, _, failures = context_of("spread")
+    both, last = Cases.of(context, failures), Cases.of(context, failures.take([1]))
+    assert np.array_equal(both.streams("here", 8)[1], last.streams("here", 8)[0])
+    assert len(np.unique(np.concatenate([both.streams("here", 8), both.streams("there", 8)]))) == 4 * 8
+
+
 def test_a_failure_is_settled_where_no_later_step_is_open() -> None:
     context, engine, failures = context_of("spread")
     cases = Cases.of(context, failures)
-    found = ask(commitment(cases), engine)
+    found = ask(commitment(cases, Onward.of(cases)), engine)
     for case, curve in enumerate(found.p_unfair):
         at = int(found.committed_at[case])
         known = np.flatnonzero(~np.isnan(curve))
@@ -122,11 +154,11 @@ def test_a_rule_finds_what_makes_executions_unfair() -> None:
 
 @pytest.mark.slow
 def test_both_engines_give_the_same_answers() -> None:
-    told = []
+    explanation = []
     for name in ("twin", "lockstep"):
         context, engine, failures = context_of("spread", name)
-        told.append(ask(answers(Cases.of(context, failures.take([0]))), engine).entries())
-    assert told[0] == told[1]
+        explanation.append(ask(answers(Cases.of(context, failures.take([0]))), engine).entries())
+    assert explanation[0] == explanation[1]
 
 
 # --- a run --------------------------------------------------------------------------------------------
@@ -140,17 +172,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_explain_json_says_what_it_promises_and_the_table_sums_it_up(run: Path) -> None:
-    told = read_explanation(run)
-    assert told is not None
-    assert told["explained"] == len(told["failures"]) == 12 == sum(told["causes"].values())
+    explanation = read_explanation(run)
+    assert explanation is not None
+    assert explanation["explained"] == len(explanation["failures"]) == 12 == sum(explanation["causes"].values())
     summary = json.loads((run / "summary.json").read_text())
-    assert summary["explain"]["causes"] == told["causes"]
+    assert summary["explain"]["causes"] == explanation["causes"]
     assert summary["ledger"]["explain"]["episodes"] > 0
     assert summary["charged_strict"] == 150  # nobody paid for it
     rows = dict(words.summary_rows(summary["explain"]))
     assert rows["why"].startswith("12 failures explained")
     assert len(rows) == 3
-    for entry in told["failures"]:
+    for entry in explanation["failures"]:
         assert entry["p_unfair_low"] <= entry["p_unfair"] <= entry["p_unfair_high"]
         for one in entry["decisions"]:
             assert one["p_unfair_before"] - one["p_unfair"] >= 0.25
@@ -158,7 +190,7 @@ def test_explain_json_says_what_it_promises_and_the_table_sums_it_up(run: Path) 
             assert one["team_change"] >= -0.02
             assert one["action"] != one["instead_of"]
             assert entry["start_step"] <= one["step"] < entry["length"]
-    for one in told["situations"]:
+    for one in explanation["situations"]:
         assert one["precision"] >= 2 * one["base_rate"]
 
 
@@ -171,9 +203,11 @@ def test_failures_csv_knows_the_cause_and_the_decisive_step_of_what_was_explaine
                 strict=True,
             )
         )
-    told = read_explanation(run)
-    assert told is not None
-    known = {e["id"]: (e["cause"], e["decisions"][0]["step"] if e["decisions"] else -1) for e in told["failures"]}
+    explanation = read_explanation(run)
+    assert explanation is not None
+    known = {
+        e["id"]: (e["cause"], e["decisions"][0]["step"] if e["decisions"] else -1) for e in explanation["failures"]
+    }
     assert {number: found for number, found in cause.items() if found[0]} == known
 
 

@@ -138,12 +138,12 @@ def test_a_resumed_run_gives_the_same_explanation(tmp_path: Path) -> None:
 
 def test_what_cannot_be_restored_is_explained_by_repeating_actions_and_says_so(tmp_path: Path) -> None:
     search(walkers(), chosen(theta=0.9, epsilon=0.3, explain=2), tmp_path / "run")
-    told = read_explanation(tmp_path / "run")
-    assert told is not None
-    assert told["explained"] == 2
-    assert not told["restored"]
-    assert all(entry["deviations_tried"] >= 10 * 2 * 2 for entry in told["failures"])
-    assert all(entry["smallest"] is None for entry in told["failures"])
+    explanation = read_explanation(tmp_path / "run")
+    assert explanation is not None
+    assert explanation["explained"] == 2
+    assert not explanation["restored"]
+    assert all(entry["deviations_tried"] >= 10 * 2 * 2 for entry in explanation["failures"])
+    assert all(entry["smallest"] is None for entry in explanation["failures"])
 
 
 @pytest.mark.slow
@@ -163,19 +163,19 @@ def test_the_page_says_that_nothing_could_be_restored(tmp_path: Path, pages: Non
 )
 def test_episodes_of_one_step_are_explained(subject: Any, tmp_path: Path) -> None:
     search(subject(), chosen(**LITTLE), tmp_path / "run")
-    told = read_explanation(tmp_path / "run")
-    assert told is not None
-    assert told["explained"] == 2
-    assert {entry["length"] for entry in told["failures"]} == {1}
+    explanation = read_explanation(tmp_path / "run")
+    assert explanation is not None
+    assert explanation["explained"] == 2
+    assert {entry["length"] for entry in explanation["failures"]} == {1}
 
 
 @pytest.mark.slow
 def test_more_than_20_agents_are_explained(tmp_path: Path) -> None:
     many = random_team("epymarl_fairtest:mpe-spread-v0", time_limit=2, env_args={"N": 21})
     search(many, chosen(**{**LITTLE, "budget": 10, "explain": 1}), tmp_path / "run")
-    told = read_explanation(tmp_path / "run")
-    assert told is not None
-    assert told["failures"][0]["deviations_tried"] >= 2 * 21 * 4
+    explanation = read_explanation(tmp_path / "run")
+    assert explanation is not None
+    assert explanation["failures"][0]["deviations_tried"] >= 2 * 21 * 4
 
 
 @pytest.fixture
@@ -217,11 +217,11 @@ def test_to_explain_nothing_is_refused_and_what_was_explained_stays(
 
 @pytest.mark.slow  # the real environment plays the smallest examples, too; test_explain.py has the answers alone
 def test_both_engines_explain_the_same_failures_alike(tmp_path: Path) -> None:
-    told = []
+    explanation = []
     for engine in ("twin", "lockstep"):
         search(team("spread", 2), chosen(**{**LITTLE, "budget": 20, "explain": 1}, engine=engine), tmp_path / engine)
-        told.append(read_explanation(tmp_path / engine))
-    assert told[0] is not None
-    assert told[1] is not None
-    assert told[0]["failures"] == told[1]["failures"]
-    assert told[0]["causes"] == told[1]["causes"]
+        explanation.append(read_explanation(tmp_path / engine))
+    assert explanation[0] is not None
+    assert explanation[1] is not None
+    assert explanation[0]["failures"] == explanation[1]["failures"]
+    assert explanation[0]["causes"] == explanation[1]["causes"]

@@ -90,4 +90,4 @@ def aftermath(
     context = Aftermath(
         team, settings, seed, judge, found, (0, 0), executions, real.seen, warn, engine.name, engine.needs_obs
     )
-    return context, lambda wanted: (real if wanted.real else engine).execute(wanted.tests)
+    return context, lambda wanted: wanted.by(engine, real)

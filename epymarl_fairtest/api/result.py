@@ -167,10 +167,10 @@ class Result:
         """The verdict, what to be careful about, the figure, and the film of the most unfair failure."""
         with needed_for("A result in a notebook"):
             from epymarl_fairtest.report.plots import index_plot
-        told = self.record.explanation
+        explanation = self.record.explanation
         lines = [
             self.worst_off,
-            words.first_sentence(told) if told and told["explained"] else "",
+            words.first_sentence(explanation) if explanation and explanation["explained"] else "",
             *(f"Take care: {caution}" for caution in cautions(self.summary)),
             f"Page: {self.page}" if self.page else "",
         ]

@@ -58,10 +58,10 @@ class Replay:
 
 @dataclass(frozen=True)
 class Why:
-    """Why failures happened, in lines; `told` holds the same as plain data (docs/explaining.md)."""
+    """Why failures happened, in lines; `explanation` holds the same as plain data (docs/explaining.md)."""
 
     lines: tuple[str, ...]
-    told: Mapping[str, Any]
+    explanation: Mapping[str, Any]
 
     def __str__(self) -> str:
         return "\n".join(self.lines)

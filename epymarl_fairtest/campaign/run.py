@@ -220,7 +220,7 @@ class Run:
 
         def execute(wanted: Execute) -> Episodes:
             stopping.check()
-            answer = (self.real if wanted.real else self.engine).execute(wanted.tests)
+            answer = wanted.by(self.engine, self.real)
             self.ledger.charge(step.purpose, len(answer), answer.executed_steps())
             return answer
 

@@ -122,17 +122,19 @@ def _of_start(args: Namespace) -> int:
 # --- both ---------------------------------------------------------------------------------------------
 
 
-def _say(told: Any, *, as_json: bool, most: int) -> None:
+def _say(explanation: Any, *, as_json: bool, most: int) -> None:
     from epymarl_fairtest.campaign.steps.explain import words
 
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(explanation))
         return
     lines: list[str] = []
-    for entry in told["failures"][:most]:
+    for entry in explanation["failures"][:most]:
         lines += words.paragraphs(entry)
-    rows = words.summary_rows({**told, "situation": told["situations"][0] if told["situations"] else None})
-    if len(told["failures"]) > most:
+    rows = words.summary_rows(
+        {**explanation, "situation": explanation["situations"][0] if explanation["situations"] else None}
+    )
+    if len(explanation["failures"]) > most:
         lines += [f"{name.strip()}: {text}" for name, text in rows]
-    lines += words.notes(told)
+    lines += words.notes(explanation)
     print("\n".join(lines))

@@ -94,7 +94,7 @@ def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state
             to, held = getattr(episodes, name), getattr(tests.prefix, name)
             if to.shape[-1] and held.shape[-1]:  # what agents saw is there only where somebody needs it
                 to[kept] = held[kept]
-        if tests.prefix.states.shape[-1]:  # nor are states, where nobody will look at the episode
+        if state_size and tests.prefix.states.shape[-1]:  # nor are states, where nobody will look at the episode
             episodes.states[:, :-1][kept] = tests.prefix.states[:, :-1][kept]
     return episodes
 

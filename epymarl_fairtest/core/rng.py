@@ -32,6 +32,11 @@ def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def uniform(stream: NDArray[np.uint64], counter: NDArray[np.integer]) -> NDArray[np.float64]:
     """Numbers in [0, 1), one per (stream, counter); both broadcast."""
+    return (words(stream, counter) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def words(stream: NDArray[np.uint64], counter: NDArray[np.integer]) -> NDArray[np.uint64]:
+    """64-bit words, one per (stream, counter); both broadcast."""
     with np.errstate(over="ignore"):
-        word = mix(mix(stream) + (counter.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
-    return (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        word: NDArray[np.uint64] = mix(mix(stream) + (counter.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+    return word

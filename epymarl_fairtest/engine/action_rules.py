@@ -15,17 +15,27 @@ def choose(
     best = greedy(q, rule.available)
     if rule.kind == "greedy":
         return best
-    agents = q.shape[1]
+    if rule.kind in ("softmax", "policy"):
+        agents = q.shape[1]
+        first = rng.uniform(stream[:, None], 2 * (step.astype(np.int64)[:, None] * agents + np.arange(agents)))
+        if rule.kind == "softmax":
+            return _inverse_cdf(probabilities(q, rule.available, temperature=_scale(q, rule)), first)
+        return _inverse_cdf(q.astype(np.float64), first)  # the values are probabilities
+    random = explored(stream, step, rule)
+    return np.where(random >= 0, random, best)
+
+
+def explored(stream: NDArray[np.uint64], step: NDArray[np.integer], rule: ActionRule) -> NDArray[np.int16]:
+    """What epsilon-greedy agents do at random (B, N), one stream and one stream position per row; -1: they do not."""
+    agents = len(rule.available)
     # Two numbers per agent and step: whether to explore, and where to.
     counter = 2 * (step.astype(np.int64)[:, None] * agents + np.arange(agents))
-    first = rng.uniform(stream[:, None], counter)
-    if rule.kind == "softmax":
-        return _inverse_cdf(probabilities(q, rule.available, temperature=_scale(q, rule)), first)
-    if rule.kind == "policy":  # the values are probabilities
-        return _inverse_cdf(q.astype(np.float64), first)
-    second = rng.uniform(stream[:, None], counter + 1)
-    allowed = np.broadcast_to(rule.available / rule.available.sum(axis=-1, keepdims=True), q.shape)
-    return np.where(first < rule.epsilon, _inverse_cdf(allowed, second), best).astype(np.int16)
+    row, agent = np.nonzero(rng.uniform(stream[:, None], counter) < rule.epsilon)
+    second = rng.uniform(stream[row], counter[row, agent] + 1)
+    allowed = (rule.available / rule.available.sum(axis=-1, keepdims=True))[agent]
+    random = np.full(counter.shape, -1, np.int16)
+    random[row, agent] = _inverse_cdf(allowed, second)
+    return random
 
 
 def _scale(q: NDArray[np.float32], rule: ActionRule) -> NDArray[np.float64]:

@@ -25,6 +25,7 @@ FEWEST_WORLDS, FEWEST_EPISODES = 64, 16
 class Lockstep:
     name = "lockstep"
     keeps_obs = True
+    keeps_course = True  # and does so whatever is asked: the worlds take far longer
 
     def __init__(
         self, make_world: Callable[[], World], policy: Policy, rule: ActionRule, *, limit: int, state_size: int
@@ -136,14 +137,17 @@ def begin(worlds: Sequence[World], tests: Tests) -> None:
                 world.follow(known)
 
 
-def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool) -> Episodes:
-    """Episodes of this policy ready to be filled, the kept prefixes in place; with room for what is `seen`."""
+def blank_episodes(
+    tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool, course: bool = True
+) -> Episodes:
+    """Episodes of this policy ready to be filled, the kept prefixes in place; with room for what is `seen`, and for
+    states and scores."""
     return empty_episodes(
         tests,
         limit=limit,
         agents=policy.n_agents,
-        actions=policy.n_actions,
-        state_size=state_size,
+        actions=policy.n_actions if course else 0,
+        state_size=state_size if course else 0,
         obs_size=policy.obs_size if seen else 0,
     )
 

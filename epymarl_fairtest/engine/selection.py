@@ -17,10 +17,15 @@ from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import Team
 
 
+def action_rule(team: Team, settings: Settings) -> ActionRule:
+    """How this team picks its actions when it is tested."""
+    kind = settings.played_by(team.policy.reading).execution
+    return ActionRule(kind, settings.epsilon, settings.temperature, team.available)
+
+
 def real_engine(team: Team, settings: Settings) -> Lockstep:
     """The environment itself; inside a host, its own wrappers and controller."""
-    kind = settings.played_by(team.policy.reading).execution
-    rule = ActionRule(kind, settings.epsilon, settings.temperature, team.available)
+    rule = action_rule(team, settings)
     size = {"limit": team.limit, "state_size": team.task.state_size}
     processes = settings.workers or 1
     if processes > 1 and can_fork():

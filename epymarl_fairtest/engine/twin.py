@@ -35,6 +35,7 @@ FEWEST = 4 * CHUNK  # however many threads there are
 class Twin:
     name = "twin"
     keeps_obs = True
+    keeps_course = True
     needs_obs = False  # a kernel shows at once what is seen in a state
 
     def __init__(
@@ -45,9 +46,8 @@ class Twin:
         self._threads, self._edges = threads, slices(rule)
 
     def execute(self, tests: Tests) -> Episodes:
-        episodes = blank_episodes(
-            tests, self._policy, limit=self._limit, state_size=self.state_size, seen=self.keeps_obs
-        )
+        sizes = {"limit": self._limit, "state_size": self.state_size}
+        episodes = blank_episodes(tests, self._policy, **sizes, seen=self.keeps_obs, course=self.keeps_course)
         # Rows that start at similar steps share a group, so that it ends for all of them together.
         order = np.argsort(tests.start_step, kind="stable")
         share = -(-len(order) // self._threads)
@@ -92,7 +92,9 @@ class Twin:
         actions = np.zeros((count, policy.n_agents), np.int16)
         q = np.zeros((count, policy.n_agents, policy.n_actions), np.float32)
         at = (step + group.shift).astype(np.int64)  # where each row reads its stream
-        episodes.states[rows, step] = states
+        if episodes.states.shape[-1]:
+            episodes.states[rows, step] = states
+        forced_until = last_forced(group)
         while running.any():
             everyone = bool(running.all())
             kernel.observe(states, running, seen)
@@ -116,7 +118,7 @@ class Twin:
                 raise not_finite(int(group.root_seed[bad]), int(step[bad]), policy.reading)
             if group.greedy is not None:
                 actions = np.where(group.greedy, greedy(q, rule.available), actions).astype(np.int16)
-            if group.forced is not None:
+            if group.forced is not None and (step <= forced_until).any():
                 forced = group.forced[np.arange(count), np.minimum(step, self._limit - 1)]
                 actions = np.where(forced >= 0, forced, actions).astype(np.int16)
             kernel.step(states, running, actions, rewards, over, step)
@@ -126,6 +128,15 @@ class Twin:
             at += running
             running &= ~over & (step < self._limit)
         episodes.length[rows] = step
+
+
+def last_forced(tests: Tests) -> NDArray[np.int64]:
+    """The last step of each test at which an action is forced; -1 where none is."""
+    if tests.forced is None:
+        return np.full(len(tests), -1)
+    some = (tests.forced >= 0).any(axis=2)
+    last: NDArray[np.int64] = np.where(some, np.arange(some.shape[1]), -1).max(axis=1, initial=-1)
+    return last
 
 
 def _past(prefix: Episodes, policy: Policy) -> Episodes:
@@ -148,8 +159,9 @@ def _record(
         to, at, after = slice(rows[0], rows[-1] + 1), step[0], step[0] + 1
     if episodes.obs.shape[-1]:
         episodes.obs[to, at] = seen[now]
-    episodes.q[to, at], episodes.actions[to, at] = q[now], actions[now]
-    episodes.rewards[to, at], episodes.states[to, after] = rewards[now], states[now]
+    episodes.actions[to, at], episodes.rewards[to, at] = actions[now], rewards[now]
+    if episodes.q.shape[-1]:
+        episodes.q[to, at], episodes.states[to, after] = q[now], states[now]
 
 
 PROOF = 12  # seeds, and the same number of starts in the middle: more would take over a second with a GRU

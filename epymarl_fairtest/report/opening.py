@@ -37,12 +37,12 @@ def who(view: View) -> Data:
 
 
 def why(view: View) -> Data:
-    told = view.record.explanation
-    if not told or not told["explained"]:
+    explanation = view.record.explanation
+    if not explanation or not explanation["explained"]:
         return card("Why", "not explained", "fairtest explain looks into it.") | {"question": "Why?", "more": "why"}
-    cause, count = max(told["causes"].items(), key=lambda item: item[1])
-    short = f"{MEANING[cause]} in {count} of {told['explained']}"
-    return card("Why", short, first_sentence(told)) | {"question": "Why?", "more": "why"}
+    cause, count = max(explanation["causes"].items(), key=lambda item: item[1])
+    short = f"{MEANING[cause]} in {count} of {explanation['explained']}"
+    return card("Why", short, first_sentence(explanation)) | {"question": "Why?", "more": "why"}
 
 
 def commands(view: View) -> list[Data]:

@@ -180,24 +180,24 @@ def _episode(courses: Mapping[str, NDArray[Any]], row: int) -> Episodes:
 
 def why_section(record: FinishedRun, shown: set[int]) -> Data | str:
     """`shown` are the failures that have a player on the page."""
-    told = record.explanation
-    if told is None:
+    explanation = record.explanation
+    if explanation is None:
         return "no failure was explained (explain=0, or a study's run): fairtest explain RUN does it"
-    if not told["explained"]:
+    if not explanation["explained"]:
         return "there is no failure to explain"
-    entries = [entry for entry in told["failures"] if entry["decisions"]]
+    entries = [entry for entry in explanation["failures"] if entry["decisions"]]
     return {
-        "text": introduction(told),
-        "causes": causes(told),
-        "settled": settled_words(told),
-        "responsible": responsible_words(told),
+        "text": introduction(explanation),
+        "causes": causes(explanation),
+        "settled": settled_words(explanation),
+        "responsible": responsible_words(explanation),
         "decisions": [
             {"id": entry["id"], "shown": entry["id"] in shown, "words": words.decision_sentence(entry["decisions"][0])}
             for entry in sorted(entries, key=best_first)[:MOST_DECISIONS]
         ],
         "decided": len(entries),
-        "situations": [situation(one) for one in told["situations"]],
-        "explained": told["explained"],
+        "situations": [situation(one) for one in explanation["situations"]],
+        "explained": explanation["explained"],
     }
 
 
@@ -206,33 +206,31 @@ def best_first(entry: Mapping[str, Any]) -> tuple[float, int]:
     return best["p_unfair"] - best["p_unfair_before"], entry["id"]
 
 
-def introduction(told: Mapping[str, Any]) -> list[str]:
+def introduction(explanation: Mapping[str, Any]) -> list[str]:
     return [
-        f"{words.failures(told['explained'])} were executed again with something changed, one of each different kind."
-        " A cause is what such executions show: noise, where the start is rarely unfair; policy, where a better choice"
-        " was found that is fair, helps the worst-off and costs the team at most 2\u00a0%; start, where none was found,"
-        " which does not mean that there is none.",
-        *words.notes(told),
+        f"{words.failures(explanation['explained'])} were executed again with something changed, one of each different"
+        " kind. A cause is what such executions show: noise, where the start is rarely unfair; policy, where a better"
+        " choice was found that is fair, helps the worst-off and costs the team at most 2\u00a0%; start, where none was"
+        " found, which does not mean that there is none.",
+        *words.notes(explanation),
     ]
 
 
-def causes(told: Mapping[str, Any]) -> list[Data]:
-    total = max(told["explained"], 1)
+def causes(explanation: Mapping[str, Any]) -> list[Data]:
+    total = max(explanation["explained"], 1)
     return [
         {"name": name, "count": count, "width": f"{100 * count / total:.2f}", "meaning": words.MEANING[name]}
-        for name, count in told["causes"].items()
+        for name, count in explanation["causes"].items()
     ]
 
 
-def settled_words(told: Mapping[str, Any]) -> str:
-    return (
-        f"{words.part_of(told['committed_at_first'], told['explained'])} of them were settled with the first executed"
-        " step: from there on P(unfair) stayed at or above 0.9."
-    )
+def settled_words(explanation: Mapping[str, Any]) -> str:
+    part = words.part_of(explanation["committed_at_first"], explanation["explained"])
+    return f"{part} of them were settled with the first executed step: from there on P(unfair) stayed at or above 0.9."
 
 
-def responsible_words(told: Mapping[str, Any]) -> str:
-    named = told["responsible"]
+def responsible_words(explanation: Mapping[str, Any]) -> str:
+    named = explanation["responsible"]
     if not named:
         return "In none of them could one agent be named that would have prevented it by itself."
     parts = [f"agent {agent} in {count}" for agent, count in named.items()]

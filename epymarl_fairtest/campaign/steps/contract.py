@@ -17,6 +17,7 @@ from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Tests
 from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.core.registry import LATER, is_name, is_text, missing_parts
+from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.team.contract import Team
 
@@ -34,6 +35,17 @@ class Execute:
 
     tests: Tests
     real: bool = False
+    course: bool = True  # are states and scores wanted, or only what the agents receive?
+
+    def by(self, engine: Engine, real: Engine) -> Episodes:
+        """Executed; `real` is the environment itself."""
+        if self.real:
+            return real.execute(self.tests)
+        engine.keeps_course = self.course
+        try:
+            return engine.execute(self.tests)
+        finally:
+            engine.keeps_course = True
 
 
 @dataclass(frozen=True)

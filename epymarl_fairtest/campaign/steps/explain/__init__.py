@@ -15,10 +15,11 @@ from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome, Step, S
 from epymarl_fairtest.campaign.steps.explain.acting import own_policy
 from epymarl_fairtest.campaign.steps.explain.answers import FORMAT, Answers, Entry, overview
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows
-from epymarl_fairtest.campaign.steps.explain.cause import HERE_ONLY, ONE, PLANS, SEVERAL, Found, several_decisions
+from epymarl_fairtest.campaign.steps.explain.cause import HERE_ONLY, ONE, SEVERAL, Found, several_decisions
 from epymarl_fairtest.campaign.steps.explain.choosing import different_failures
 from epymarl_fairtest.campaign.steps.explain.commitment import commitment
 from epymarl_fairtest.campaign.steps.explain.decisions import checked_decisions, every_decision
+from epymarl_fairtest.campaign.steps.explain.onward import Onward
 from epymarl_fairtest.campaign.steps.explain.probability import chance
 from epymarl_fairtest.campaign.steps.explain.responsibility import responsibilities
 from epymarl_fairtest.campaign.steps.explain.situations import features_of, situations, together
@@ -27,7 +28,7 @@ from epymarl_fairtest.campaign.steps.explain.what_if import arrays_of, drawn, wh
 from epymarl_fairtest.core.ledger import purpose
 
 EXPLAIN = purpose("explain", "failures again with something changed, to explain them (not charged)")
-TOGETHER = 64  # failures that are explained at once: enough to fill the engine's batches
+TOGETHER = 256  # failures that are explained at once: enough to fill the engine's batches
 UNLESS_TWIN = 3  # failures that are explained where there is no compiled twin and `explain` is a number
 EXAMPLES = 10  # smallest examples: of the failures that the page shows
 FILE, ARRAYS = "explain.json", "explain.npz"
@@ -58,14 +59,14 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
         order = np.argsort(part)  # a folder gives failures in ascending order
         cases = Cases.of(context, context.found.failures(part[order]).take(np.argsort(order)))
         found = yield from answers(cases)
-        told = found.entries()
+        answered = found.entries()
         few = [n for n in range(len(cases)) if len(entries) + n < EXAMPLES]
         examples, episodes = yield from smallest_examples(cases, few)
-        for n, entry in enumerate(told):
+        for n, entry in enumerate(answered):
             entry["smallest"] = examples.get(n)
-        entries += told
+        entries += answered
         small.append(drawn(cases, examples, episodes))
-        instead.append((yield from what_if(cases, told)))
+        instead.append((yield from what_if(cases, answered)))
         curves.append(found.commitment.p_unfair)
         starts.append(features_of(context, cases.episodes, np.ones(len(cases), bool)))
     rules = (yield from situations(context, together(starts))) if entries and common else []
@@ -89,12 +90,13 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
 
 def answers(cases: Cases) -> Asking[Answers]:
     """Every question, one after the other, about all cases together."""
-    likely = yield from chance(cases)
+    onward = Onward.of(cases)
+    likely = yield from chance(cases, onward)
     tried = yield from every_decision(cases)
-    checked, shown = yield from checked_decisions(cases, tried)
+    checked, shown = yield from checked_decisions(cases, tried, onward)
     found = tried.found(len(cases))
-    several = yield from several_decisions(cases, np.flatnonzero(~found))
-    settled = yield from commitment(cases)
+    several, plans = yield from several_decisions(cases, np.flatnonzero(~found))
+    settled = yield from commitment(cases, onward)
     acting = yield from own_policy(cases, likely)
     responsible = yield from responsibilities(cases, shown, checked, acting)
     clear = {one.case for one in shown}
@@ -102,7 +104,7 @@ def answers(cases: Cases) -> Asking[Answers]:
     what = [
         Found(ONE if n in clear else HERE_ONLY, int(counts[n]))
         if found[n]
-        else Found(SEVERAL if several[n] else None, int(counts[n]) + PLANS)
+        else Found(SEVERAL if several[n] else None, int(counts[n] + plans[n]))
         for n in range(len(cases))
     ]
     return Answers(cases, likely, what, shown, settled, responsible)

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from epymarl_fairtest.campaign.steps.explain.arms import LEAST_DROP, Arms
 from epymarl_fairtest.campaign.steps.explain.better import compared
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows
+from epymarl_fairtest.campaign.steps.explain.onward import NAME
 from epymarl_fairtest.campaign.steps.explain.probability import STREAMS, Chance
+from epymarl_fairtest.campaign.steps.explain.sharing import on_streams
 
 ROUNDS = (8, 32)  # streams after each round; those that cannot be clear are left out of the next
 
@@ -36,7 +38,7 @@ def own_policy(cases: Cases, chance: Chance) -> Asking[dict[int, dict[int, Actin
     received = yield from cases.outcomes(case, cases.first[case], greedy=_alone(cases, agent))
     rows = np.flatnonzero(compared(cases.context.judge, cases.received[case], received).fair)
     known = Arms.none(cases, len(rows))
-    drawn = cases.streams("chance", STREAMS)  # on which the team as it is has been executed already
+    drawn = cases.streams(NAME, STREAMS)  # on which the team as it is has been executed already
     for first, last in zip((0, *ROUNDS), ROUNDS, strict=False):
         more = yield from _beside(cases, case[rows], agent[rows], chance, drawn, slice(first, last))
         known = known + more
@@ -55,14 +57,10 @@ def _beside(
     """The team as it is, and with this agent acting so, on the same streams."""
     if not len(case):
         return Arms.none(cases, 0)
-    streams = drawn[:, now].shape[1]
-    of = np.repeat(np.arange(len(case)), streams)
-    received = yield from cases.outcomes(
-        case[of], cases.first[case[of]], drawn[case, now].ravel(), greedy=_alone(cases, agent[of])
-    )
-    unfair = np.stack([chance.unfair[case, now], cases.context.judge.unfair(received).reshape(-1, streams)])
-    both = np.stack([chance.received[case, now], received.reshape(len(case), streams, -1)])
-    return Arms(streams, unfair.sum(axis=2), (unfair[0] != unfair[1]).sum(axis=1), both.sum(axis=2))
+    received = yield from on_streams(cases, drawn[case, now], case, cases.first[case], greedy=_alone(cases, agent))
+    unfair = np.stack([chance.unfair[case, now], cases.context.judge.unfair(received)])
+    both = np.stack([chance.received[case, now], received])
+    return Arms(received.shape[1], unfair.sum(axis=2), (unfair[0] != unfair[1]).sum(axis=1), both.sum(axis=2))
 
 
 def _alone(cases: Cases, agent: Rows) -> NDArray[np.bool_]:

@@ -1,6 +1,8 @@
-"""A decision beside the action that was taken, both forced, from one state and on the same fresh streams.
+"""A decision beside the action that was taken, from one state and on the same fresh streams.
 
-Continued without force, an explored action would not be repeated, and a slip would look harmless.
+At that step everybody else does what it did. So the arm with the action that was taken is the failure itself, continued
+from the step after; continued from the step itself an explored action would not be repeated, and a slip would look
+harmless.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.explain.better import MOST_COST, team_change
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Decisions, Rows
+from epymarl_fairtest.campaign.steps.explain.onward import going_on
+from epymarl_fairtest.campaign.steps.explain.sharing import Streams, on_streams
 
 LEAST_DROP = 0.25  # of P(unfair), for a decision to be shown
 ERRORS = 2.0  # standard errors by which a measured drop may be below the true one
@@ -130,19 +134,39 @@ class Arms:
         ]  # fmt: skip
 
 
-def both_arms(cases: Cases, case: Rows, decisions: Decisions, drawn: NDArray[np.uint64]) -> Asking[Arms]:
-    """These decisions on the streams that were `drawn` for each of all cases."""
-    rows, streams = len(case), drawn.shape[1]
-    if not rows:
+@dataclass(frozen=True)
+class Before:
+    """The arm with the action that was taken, row by row."""
+
+    unfair: NDArray[np.bool_]  # (rows, streams)
+    received: Array  # (rows, judged agents), summed over streams
+
+
+def other_arm(cases: Cases, case: Rows, decisions: Decisions, drawn: Streams, before: Before) -> Asking[Arms]:
+    """These decisions on the streams that were `drawn` for each row, beside the arm `before` on the same."""
+    if not len(case):
         return Arms.none(cases, 0)
-    taken = _taken(cases, case, decisions)
-    both = Decisions(np.tile(decisions.step, 2), np.tile(decisions.agent, 2), np.concatenate([taken, decisions.action]))
-    of = np.repeat(np.arange(2 * rows), streams)
-    own = np.tile(drawn[case], (2, 1)).ravel()
-    received = yield from cases.outcomes(np.tile(case, 2)[of], both.step[of], own, both.take(of))
-    unfair = cases.context.judge.unfair(received).reshape(2, rows, streams)
-    differ = (unfair[0] != unfair[1]).sum(axis=1)
-    return Arms(streams, unfair.sum(axis=2), differ, received.reshape(2, rows, streams, -1).sum(axis=2))
+    received = yield from on_streams(cases, drawn, case, decisions.step, decisions)
+    unfair = cases.context.judge.unfair(received)
+    return Arms(
+        drawn.shape[1],
+        np.stack([before.unfair.sum(axis=1), unfair.sum(axis=1)]),
+        (before.unfair != unfair).sum(axis=1),
+        np.stack([before.received, received.sum(axis=1)]),
+    )
+
+
+def both_arms(cases: Cases, case: Rows, decisions: Decisions, drawn: Streams) -> Asking[Arms]:
+    """These decisions on the streams that were `drawn` for each of all cases; decisions at one step of a case share the
+    arm with the action that was taken."""
+    if not len(case):
+        return Arms.none(cases, 0)
+    steps = cases.episodes.limit + 1
+    places, of = np.unique(case * steps + decisions.step + 1, return_inverse=True)
+    owner, step = np.divmod(places, steps)
+    received = yield from going_on(cases, drawn[owner], owner, step)
+    before = Before(cases.context.judge.unfair(received)[of], received.sum(axis=1)[of])
+    return (yield from other_arm(cases, case, decisions, drawn[case], before))
 
 
 def _taken(cases: Cases, case: Rows, decisions: Decisions) -> Rows:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute
+from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, tests_from_seeds
 from epymarl_fairtest.core.judged import places_of
 
@@ -65,11 +66,7 @@ class Cases:
 
     def streams(self, what: str, count: int) -> NDArray[np.uint64]:
         """(cases, count) fresh streams for this question; a failure has its own, whoever else is explained."""
-        drawn = [
-            self.context.generator("explain", what, int(number)).integers(0, 2**64, count, dtype=np.uint64)
-            for number in self.episodes.id
-        ]
-        return np.array(drawn, np.uint64).reshape(len(self), count)
+        return streams(self.context.generator("explain", what), self.episodes.id, count)
 
     def tests(
         self,
@@ -126,17 +123,24 @@ class Cases:
         order = np.argsort(step, kind="stable")  # those that begin together end together: no request waits for a few
         for start in range(0, len(case), AT_ONCE):
             now = order[start : start + AT_ONCE]
-            forced = None if decisions is None else decisions.forced(self, now)
+            forced = None if decisions is None else decisions.forced(self, case[now], now)
             own = greedy if isinstance(greedy, bool) else greedy[now]
             tests = self.tests(case[now], step[now], None if stream is None else stream[now], forced, greedy=own)
-            episodes = yield Execute(tests)
+            episodes = yield Execute(tests, course=False)
             received[now] = self.context.judge.received(episodes.rewards)
         return received
 
 
+def streams(generator: np.random.Generator, numbers: NDArray[np.int64], count: int) -> NDArray[np.uint64]:
+    """(numbers, count) streams; those of a number depend on the generator's first draw and on itself alone."""
+    first = generator.integers(0, 2**64, 1, dtype=np.uint64)
+    of_number = rng.words(first, numbers)
+    return rng.words(of_number[:, None], np.arange(count))
+
+
 @dataclass(frozen=True)
 class Decisions:
-    """One decision per test: at this step this agent does that. All are arrays of one length."""
+    """One decision per test: at this step this agent does that, and the others what they did. Arrays of one length."""
 
     step: Rows
     agent: Rows
@@ -148,9 +152,11 @@ class Decisions:
     def take(self, rows: Any) -> Decisions:
         return Decisions(self.step[rows], self.agent[rows], self.action[rows])
 
-    def forced(self, cases: Cases, rows: Rows) -> Actions:
-        forced = cases.unforced(len(rows))
-        forced[np.arange(len(rows)), self.step[rows], self.agent[rows]] = self.action[rows]
+    def forced(self, cases: Cases, case: Rows, rows: Rows) -> Actions:
+        """Of the decisions at `rows`, each in its case."""
+        forced, every, step = cases.unforced(len(rows)), np.arange(len(rows)), self.step[rows]
+        forced[every, step] = cases.episodes.actions[case, step]
+        forced[every, step, self.agent[rows]] = self.action[rows]
         return forced
 
 
@@ -160,5 +166,8 @@ class Plans:
 
     actions: Actions
 
-    def forced(self, cases: Cases, rows: Rows) -> Actions:
+    def take(self, rows: Any) -> Plans:
+        return Plans(self.actions[rows])
+
+    def forced(self, cases: Cases, case: Rows, rows: Rows) -> Actions:
         return self.actions[rows]

@@ -13,7 +13,7 @@ from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Plans, 
 
 NOISE, POLICY, START = CAUSES = ("noise", "policy", "start")
 RARE = 0.1  # P(unfair) below which a failure was bad luck
-PLANS = 128  # of several random decisions at once, tried where no single one helps
+ROUNDS = (32, 128)  # plans of several random decisions at once, tried where no single one helps and until one does
 RATES = (0.03, 0.1, 0.3, 0.6)  # shares of the decisions that they change
 ONE, HERE_ONLY, SEVERAL = "one decision", "one decision, under this exploration only", "several decisions"
 
@@ -33,24 +33,29 @@ def causes(p_unfair: Sequence[float], greedy_unfair: Sequence[bool], found: Sequ
     ]
 
 
-def several_decisions(cases: Cases, which: Rows) -> Asking[NDArray[np.bool_]]:
-    """Which cases come out better when many of their decisions are changed at random? Only `which` are tried."""
-    found = np.zeros(len(cases), bool)
-    if not len(which):
-        return found
-    case = np.repeat(which, PLANS)
-    plans = np.concatenate([_random_plans(cases, int(one)) for one in which])
-    received = yield from cases.outcomes(case, cases.first[case], None, Plans(plans))
-    better = compared(cases.context.judge, cases.received[case], received).better
-    found[which] = better.reshape(len(which), PLANS).any(axis=1)
-    return found
+def several_decisions(cases: Cases, which: Rows) -> Asking[tuple[NDArray[np.bool_], Rows]]:
+    """Which cases come out better when many of their decisions are changed at random, and how many such plans were
+    tried? Only in the cases `which`."""
+    found, tried = np.zeros(len(cases), bool), np.zeros(len(cases), np.int64)
+    plans = {int(one): _random_plans(cases, int(one)) for one in which}
+    for first, last in zip((0, *ROUNDS), ROUNDS, strict=False):
+        which = which[~found[which]]
+        if not len(which):
+            break
+        case = np.repeat(which, last - first)
+        some = Plans(np.concatenate([plans[int(one)][first:last] for one in which]))
+        received = yield from cases.outcomes(case, cases.first[case], None, some)
+        better = compared(cases.context.judge, cases.received[case], received).better
+        found[which] = better.reshape(len(which), -1).any(axis=1)
+        tried[which] = last
+    return found, tried
 
 
 def _random_plans(cases: Cases, case: int) -> NDArray[np.int16]:
     """Each changes its share of the judged agents' decisions to any action that there is."""
     generator = cases.context.generator("explain", "several", int(cases.episodes.id[case]))
-    available, plans = cases.context.team.available, cases.unforced(PLANS)
-    share = np.resize(RATES, PLANS)[:, None]
+    available, plans = cases.context.team.available, cases.unforced(ROUNDS[-1])
+    share = np.resize(RATES, ROUNDS[-1])[:, None]
     for agent in cases.agents:
         drawn = generator.choice(np.flatnonzero(available[agent]), plans.shape[:2]).astype(np.int16)
         plans[:, :, agent] = np.where(generator.random(plans.shape[:2]) < share, drawn, -1)

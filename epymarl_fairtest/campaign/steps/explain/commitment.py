@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows
+from epymarl_fairtest.campaign.steps.explain.onward import Onward
 
 SURE = 0.9  # P(unfair) from which a failure is settled
-STREAMS = 10
 COARSE = 8  # steps at which it is looked at first; then every step around the last one that was not settled
 OPEN = 0.1  # share of the final gap
 Array = NDArray[np.float64]
@@ -25,16 +25,16 @@ class Commitment:
     gap_opens_at: Rows
 
 
-def commitment(cases: Cases) -> Asking[Commitment]:
-    episodes = cases.episodes
-    curve = np.full((len(cases), episodes.limit), np.nan)
-    coarse = cases.decided & _evenly(cases)
-    yield from _look(cases, curve, coarse)
+def commitment(cases: Cases, onward: Onward) -> Asking[Commitment]:
+    episodes, steps = cases.episodes, np.arange(cases.episodes.limit)
+    yield from onward.look(*np.nonzero(cases.decided & _evenly(cases)))
     # Between the last step that was not settled and the next one looked at, look at every step.
+    curve = onward.p_unfair()
     after = _settled(curve, episodes.length)
-    between = cases.decided & np.isnan(curve) & (np.arange(episodes.limit) < after[:, None])
-    last = np.where(curve < SURE, np.arange(episodes.limit), -1).max(axis=1)
-    yield from _look(cases, curve, between & (np.arange(episodes.limit) > last[:, None]))
+    last = np.where(curve < SURE, steps, -1).max(axis=1)
+    between = (steps < after[:, None]) & (steps > last[:, None])
+    yield from onward.look(*np.nonzero(cases.decided & between))
+    curve = onward.p_unfair()
     return Commitment(curve, _settled(curve, episodes.length), gap_opens(cases))
 
 
@@ -44,14 +44,6 @@ def _evenly(cases: Cases) -> NDArray[np.bool_]:
     apart = np.maximum((cases.episodes.length - cases.first + COARSE - 1) // COARSE, 1)
     evenly: NDArray[np.bool_] = (steps - cases.first[:, None]) % apart[:, None] == 0
     return evenly
-
-
-def _look(cases: Cases, curve: Array, where: NDArray[np.bool_]) -> Asking[None]:
-    case, step = np.nonzero(where)
-    of = np.repeat(np.arange(len(case)), STREAMS)
-    drawn = cases.streams("commitment", STREAMS)[case].ravel()
-    received = yield from cases.outcomes(case[of], step[of], drawn)
-    curve[case, step] = cases.context.judge.unfair(received).reshape(-1, STREAMS).mean(axis=1)
 
 
 def _settled(curve: Array, length: NDArray[np.int32]) -> Rows:

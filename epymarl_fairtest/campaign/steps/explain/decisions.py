@@ -14,15 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.campaign.steps.explain.arms import Arms, Decision, both_arms
+from epymarl_fairtest.campaign.steps.explain.arms import Arms, Before, Decision, both_arms, other_arm
 from epymarl_fairtest.campaign.steps.explain.better import Compared, compared
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Decisions, Rows
+from epymarl_fairtest.campaign.steps.explain.onward import NAME, STREAMS, Onward
 from epymarl_fairtest.core.scores import greedy
 
 CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh exploration
-STREAMS = 10  # of that first look
 AGAIN = 2  # decisions of a case, slips aside, that are measured on other streams: they were chosen by the first ones
-ROUNDS = (32, 96, 256)  # streams after each round of measuring; all but the first are for slips that may be clear
+SURE = 32  # other streams at least, on which what is shown was measured
+ROUNDS = (16, SURE, 96, 256)  # streams after each round of measuring; beyond SURE for slips that may still be clear
 SHOWN = 5  # decisions of a case
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -96,10 +97,13 @@ def _first_of_each(tried: Tried, least: Array, most: int) -> Rows:
     return np.sort(np.concatenate([np.flatnonzero(tried.slip), others[np.arange(len(others)) - begin < most]]))
 
 
-def checked_decisions(cases: Cases, tried: Tried) -> Asking[tuple[list[Decision], list[Decision]]]:
+def checked_decisions(cases: Cases, tried: Tried, onward: Onward) -> Asking[tuple[list[Decision], list[Decision]]]:
     """The promising ones under fresh exploration, and those of them that are shown: measured once more."""
     looked = promising(tried)
-    arms = yield from both_arms(cases, looked.case, looked.decisions, cases.streams("decisions", STREAMS))
+    case, step = looked.case, looked.decisions.step
+    yield from onward.look(case, step + 1)
+    before = Before(onward.unfair[case, step + 1], onward.received[case, step + 1])
+    arms = yield from other_arm(cases, case, looked.decisions, cases.streams(NAME, STREAMS)[case], before)
     first = looked.judged(cases, arms)
     rows = np.flatnonzero([one.may_be_clear for one in first])
     drop = np.array([first[row].drop for row in rows])
@@ -118,8 +122,11 @@ def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
         more = yield from both_arms(cases, tried.case, tried.decisions, drawn[:, first:last])
         known = known + more
         judged = tried.judged(cases, known)
-        clear += [one for one in judged if one.clear]
-        rows = np.flatnonzero(tried.slip & np.array([not one.clear and one.may_be_clear for one in judged], bool))
+        may = np.array([one.may_be_clear for one in judged], bool)
+        if last >= SURE:
+            clear += [one for one in judged if one.clear]
+            may &= tried.slip & np.array([not one.clear for one in judged], bool)
+        rows = np.flatnonzero(may)
         tried, known = tried.take(rows), known.take(rows)
     return clear
 

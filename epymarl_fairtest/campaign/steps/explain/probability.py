@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases
+from epymarl_fairtest.campaign.steps.explain.onward import NAME, Onward
+from epymarl_fairtest.campaign.steps.explain.sharing import on_streams
 from epymarl_fairtest.core.statistics import Rate, rate_of
 
-STREAMS = 48
+STREAMS = 32
 Array = NDArray[np.float64]
 
 
@@ -25,16 +27,15 @@ class Chance:
     received: Array
 
 
-def chance(cases: Cases) -> Asking[Chance]:
+def chance(cases: Cases, onward: Onward) -> Asking[Chance]:
     """Every case from where it began: STREAMS times with fresh exploration, and once without any."""
-    judge, count = cases.context.judge, len(cases)
-    every = np.repeat(np.arange(count), STREAMS)
-    received = yield from cases.outcomes(every, cases.first[every], cases.streams("chance", STREAMS).ravel())
-    unfair = judge.unfair(received).reshape(count, STREAMS)
-    once = np.arange(count)
-    greedy = yield from cases.outcomes(once, cases.first, greedy=True)
+    judge, every = cases.context.judge, np.arange(len(cases))
+    received = yield from on_streams(cases, cases.streams(NAME, STREAMS), every, cases.first)
+    onward.keep(every, cases.first, received[:, : onward.unfair.shape[2]])
+    greedy = yield from cases.outcomes(every, cases.first, greedy=True)
+    unfair = judge.unfair(received)
     rates = [rate(int(number), STREAMS) for number in unfair.sum(axis=1)]
-    return Chance(rates, judge.unfair(greedy), unfair, received.reshape(count, STREAMS, -1))
+    return Chance(rates, judge.unfair(greedy), unfair, received)
 
 
 @cache

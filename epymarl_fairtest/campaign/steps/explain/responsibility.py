@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.campaign.steps.explain.acting import Acting
 from epymarl_fairtest.campaign.steps.explain.arms import Decision
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Plans
+from epymarl_fairtest.campaign.steps.explain.sharing import on_streams
 
 EXACT = 6  # agents
 ORDERS = 64  # that are sampled where there are more agents
@@ -88,10 +89,9 @@ def responsibilities(
     begin = np.repeat([game.begin(cases) for game in games], sizes)
     plans = np.concatenate([game.plans(cases) for game in games])
     acts = np.concatenate([game.acting(cases) for game in games])
-    of = np.repeat(np.arange(len(plans)), STREAMS)
-    drawn = cases.streams("responsibility", STREAMS)[case].ravel()
-    received = yield from cases.outcomes(case[of], begin[of], drawn, Plans(plans[of]), greedy=acts[of])
-    unfair = cases.context.judge.unfair(received).reshape(-1, STREAMS).mean(axis=1)
+    drawn = cases.streams("responsibility", STREAMS)[case]
+    received = yield from on_streams(cases, drawn, case, begin, Plans(plans), greedy=acts)
+    unfair = cases.context.judge.unfair(received).mean(axis=1)
     parts = np.split(unfair, np.cumsum(sizes)[:-1])
     return {game.case: responsibility(game, part.tolist()) for game, part in zip(games, parts, strict=True)}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,9 +63,15 @@ def learned(features: Features, unfair: Mask, count: int) -> list[Rule]:
         rules.append(rule)
         wanted &= ~rule.holds(features)
         # The next rule says something else, not the same with another threshold.
-        first = max(rule.conditions, key=lambda one: quality(one.holds(features), unfair, unfair))
+        first = max(rule.conditions, key=lambda one: _alone(one.holds(features), unfair))
         every = [one for one in every if (one.feature, one.above) != (first.feature, first.above)]
     return rules
+
+
+def _alone(held: Mask, unfair: Mask) -> float:
+    """The quality of a condition by itself."""
+    hits, size = np.array((held & unfair).sum()), np.array(held.sum())
+    return float(quality(hits, hits, size, float(unfair.mean()), int(unfair.sum())))
 
 
 def _conditions(features: Features, unfair: Mask) -> list[Condition]:
@@ -82,32 +89,42 @@ def _conditions(features: Features, unfair: Mask) -> list[Condition]:
 
 
 def _best(features: Features, unfair: Mask, wanted: Mask, every: Sequence[Condition]) -> Rule | None:
-    held = {one: one.holds(features) for one in every}
-    beam: list[tuple[float, tuple[Condition, ...], Mask]] = [(0.0, (), np.ones(len(unfair), bool))]
-    best: tuple[float, tuple[Condition, ...]] = (0.0, ())
+    held = np.array([one.holds(features) for one in every], np.float32).reshape(len(every), len(unfair))
+    beam: list[tuple[Condition, ...]] = [()]
+    masks, best, rule = np.ones((1, len(unfair)), bool), 0.0, Rule(())
     for _ in range(MOST):
+        # All conditions after all rules of the beam at once; counts are whole numbers, so the products are exact.
+        covered, hits, size = (some.astype(np.float32) @ held.T for some in (masks & unfair, masks & wanted, masks))
+        score = quality(covered, hits, size, float(unfair.mean()), int(wanted.sum()))
+        score[[[_says(one, conditions) for one in every] for conditions in beam]] = 0.0
         longer: dict[tuple[Condition, ...], tuple[float, Mask]] = {}
-        for _, conditions, mask in beam:
-            used = {(one.feature, one.above) for one in conditions}
-            for one in every:
-                if (one.feature, one.above) not in used:
-                    together = mask & held[one]
-                    key = tuple(sorted((*conditions, one), key=lambda c: (c.feature, c.above, c.threshold)))
-                    longer[key] = quality(together, unfair, wanted), together
-        ranked = sorted(((score, key, mask) for key, (score, mask) in longer.items()),
-                        key=lambda one: (-one[0], list(map(str, one[1]))))  # fmt: skip
-        beam = ranked[:BEAM]
-        if not beam or beam[0][0] <= best[0] * (WORTH if best[1] else 1.0):
+        for row, added in zip(*np.nonzero(score >= _least_of(score, MOST * BEAM)), strict=True):
+            key = tuple(sorted((*beam[row], every[added]), key=lambda c: (c.feature, c.above, c.threshold)))
+            longer[key] = float(score[row, added]), masks[row] & (held[added] > 0)
+        beam = sorted(longer, key=lambda key: (-longer[key][0], list(map(str, key))))[:BEAM]
+        if not beam or longer[beam[0]][0] <= best * (WORTH if rule.conditions else 1.0):
             break
-        best = beam[0][0], beam[0][1]
-    return Rule(best[1]) if best[1] else None
+        masks, best, rule = np.array([longer[key][1] for key in beam]), longer[beam[0]][0], Rule(beam[0])
+    return rule if rule.conditions else None
 
 
-def quality(covered: Mask, unfair: Mask, wanted: Mask) -> float:
+def _says(one: Condition, conditions: Sequence[Condition]) -> bool:
+    """Do they say the same of this feature already, with whatever threshold?"""
+    return (one.feature, one.above) in [(used.feature, used.above) for used in conditions]
+
+
+def _least_of(score: NDArray[np.float64], places: int) -> float:
+    """The least score above 0 that is among the best of so many; a rule may stand there once for each of its parts."""
+    places = min(places, score.size)
+    least = float(np.partition(score.ravel(), -places)[-places]) if places else 0.0
+    return max(least, 5e-324)
+
+
+def quality(
+    covered: NDArray[Any], hits: NDArray[Any], size: NDArray[Any], base: float, wanted: int
+) -> NDArray[np.float64]:
     """How much more often than usual what is covered is unfair, times a power of the wanted share that is covered."""
-    hits, size = int((covered & wanted).sum()), int(covered.sum())
-    if hits < FEWEST:
-        return 0.0
-    gain = float((covered & unfair).sum() / size - unfair.mean())
-    recall = hits / max(int(wanted.sum()), 1)
-    return float(max(gain, 0.0) * recall**BREADTH)
+    gain = covered.astype(np.float64) / np.maximum(size, 1) - base
+    share = hits.astype(np.float64) / max(wanted, 1)
+    worth: NDArray[np.float64] = np.where(hits < FEWEST, 0.0, gain.clip(0) * share**BREADTH)
+    return worth

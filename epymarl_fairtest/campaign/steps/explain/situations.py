@@ -1,7 +1,7 @@
 """What failures have in common, in words: rules on named features of the start and of what happened.
 
 Learned on some random executions and judged on others, so that precision, recall and base rate are those of the team
-as it is. A rule that does not beat twice the base rate is not told.
+as it is. A rule that does not beat twice the base rate is not shown.
 """
 
 from __future__ import annotations
@@ -43,25 +43,27 @@ def situations(context: Aftermath, failures: Executions) -> Asking[list[dict[str
     else:
         half = np.arange(len(known.unfair)) % 2 == 0
         learning, judging, fresh = taken(known, half), taken(known, ~half), taken(known, half)
-    told = [
-        *_told(START, learning.start, learning.unfair, judging.start, judging.unfair, failures.start),
-        *_told(COURSE, fresh.course, fresh.unfair, judging.course, judging.unfair, failures.course),
+    found = [
+        *_telling(START, learning.start, learning.unfair, judging.start, judging.unfair, failures.start),
+        *_telling(COURSE, fresh.course, fresh.unfair, judging.course, judging.unfair, failures.course),
     ]
-    return sorted(told, key=lambda one: -one["precision"] * one["recall"])
+    return sorted(found, key=lambda one: -one["precision"] * one["recall"])
 
 
-def _told(
+def _telling(
     kind: str, learning: Features, unfair: Mask, judging: Features, judged: Mask, failures: Features
 ) -> list[dict[str, Any]]:
+    """Rules for the unfair executions of `learning`, as entries of explain.json with what they are worth on `judging`;
+    those only that tell them apart twice as well as chance."""
     if not learning or not judging or not unfair.any() or not judged.any():
         return []
-    base, told = float(judged.mean()), []
+    base, telling = float(judged.mean()), []
     for rule in learned(learning, unfair, RULES):
         covered = rule.holds(judging)
         hits = int((covered & judged).sum())
         precision = hits / max(int(covered.sum()), 1)
         if precision >= LEAST_LIFT * base and hits:
-            told.append(
+            telling.append(
                 {
                     "rule": str(rule),
                     "kind": kind,
@@ -77,7 +79,7 @@ def _told(
                     ],
                 }
             )
-    return told
+    return telling
 
 
 def features_of(context: Aftermath, episodes: Episodes, unfair: Mask) -> Executions:

@@ -55,7 +55,7 @@ def smallest_examples(cases: Cases, which: Sequence[int]) -> Asking[tuple[dict[i
     examples = [one for one in examples if one.p_unfair >= MOSTLY]
     if task.proposable:
         yield from _nearest_fair(cases, examples)
-    return (yield from _told(cases, examples))
+    return (yield from _entries(cases, examples))
 
 
 def tests_of(cases: Cases, states: Array, case: Any, stream: Any, *, greedy: Any = None) -> Tests:
@@ -81,7 +81,7 @@ def _unfair(cases: Cases, states: Array, case: NDArray[np.int64], what: str, str
     for first in range(0, len(allowed), AT_ONCE // streams):
         rows = allowed[first : first + AT_ONCE // streams]
         of = np.repeat(rows, streams)
-        episodes = yield Execute(tests_of(cases, states[of], case[of], drawn[case[rows]].ravel()))
+        episodes = yield Execute(tests_of(cases, states[of], case[of], drawn[case[rows]].ravel()), course=False)
         unfair = cases.context.judge.unfair(cases.context.judge.received(episodes.rewards))
         share[rows] = unfair.reshape(-1, streams).mean(axis=1)
     return share
@@ -187,9 +187,9 @@ def _moves(cases: Cases, example: Example) -> tuple[Array, Array]:
     return states[keeps], far[keeps]
 
 
-def _told(cases: Cases, examples: Sequence[Example]) -> Asking[tuple[dict[int, dict[str, Any]], list[Episodes]]]:
+def _entries(cases: Cases, examples: Sequence[Example]) -> Asking[tuple[dict[int, dict[str, Any]], list[Episodes]]]:
     """Executed by the run's engine and in the real environment: the same, or it is said."""
-    told: dict[int, dict[str, Any]] = {}
+    entries: dict[int, dict[str, Any]] = {}
     shown: list[Episodes] = []
     for one in examples:
         states = np.array([one.state] + ([] if one.fair is None else [one.fair]))
@@ -198,7 +198,7 @@ def _told(cases: Cases, examples: Sequence[Example]) -> Asking[tuple[dict[int, d
         ours = yield Execute(tests)
         theirs = yield Execute(tests, real=True)
         shown.append(ours)
-        told[one.case] = {
+        entries[one.case] = {
             "origin": one.origin,
             "edits": one.edits,
             "p_unfair": one.p_unfair,
@@ -211,4 +211,4 @@ def _told(cases: Cases, examples: Sequence[Example]) -> Asking[tuple[dict[int, d
             if one.fair is None
             else {"state": tests.start_state[1].tolist(), "p_unfair": one.p_fair_start, "distance": one.distance},
         }
-    return told, shown
+    return entries, shown

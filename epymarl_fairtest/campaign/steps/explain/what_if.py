@@ -38,7 +38,7 @@ def what_if(cases: Cases, entries: Sequence[dict[str, Any]]) -> Asking[dict[str,
     changes = Decisions(*numbers.T)
     parts: list[Episodes] = []
     if len(decided):
-        forced = changes.forced(cases, np.arange(len(decided)))
+        forced = changes.forced(cases, decided, np.arange(len(decided)))
         parts.append((yield Execute(cases.tests(decided, changes.step, None, forced))))
     if len(quiet):
         parts.append((yield Execute(cases.tests(quiet, cases.first[quiet], greedy=True))))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-Told = Mapping[str, Any]
+Explanation = Mapping[str, Any]  # explain.json, or what the summary holds of it
+Entry = Mapping[str, Any]  # of one failure
 MEANING = {
     "noise": "bad luck of exploration",
     "policy": "a better choice was found",
@@ -13,17 +14,17 @@ MEANING = {
 }
 
 
-def summary_rows(told: Told | None) -> list[tuple[str, str]]:
+def summary_rows(explanation: Explanation | None) -> list[tuple[str, str]]:
     """Three lines of the terminal's table."""
-    if not told or not told["explained"]:
+    if not explanation or not explanation["explained"]:
         return []
-    parts = [f"{count} {cause} ({MEANING[cause]})" for cause, count in told["causes"].items() if count]
-    decided, all_of_them = told["with_decision"], told["explained"]
+    parts = [f"{count} {cause} ({MEANING[cause]})" for cause, count in explanation["causes"].items() if count]
+    decided, all_of_them = explanation["with_decision"], explanation["explained"]
     rows = [
         ("why", f"{failures(all_of_them)} explained: {', '.join(parts)}"),
         ("  one decision", f"{decided} of {all_of_them} could have been avoided by one other decision"),
     ]
-    situation = told.get("situation")
+    situation = explanation.get("situation")
     common = "no rule tells unfair executions apart twice as well as chance"
     if situation:
         common = (
@@ -32,12 +33,12 @@ def summary_rows(told: Told | None) -> list[tuple[str, str]]:
     return [*rows, ("  situation", common)]
 
 
-def notes(told: Told) -> list[str]:
+def notes(explanation: Explanation) -> list[str]:
     """What limits the explanations of this run."""
     text = []
-    if told["engine"] != "twin":
+    if explanation["engine"] != "twin":
         text.append("There is no compiled twin of this environment, so only a few failures were explained.")
-    if not told["restored"]:
+    if not explanation["restored"]:
         text.append(
             "States of this environment cannot be written back: every other course begins with the seed and repeats the"
             " recorded actions up to its change."
@@ -45,11 +46,11 @@ def notes(told: Told) -> list[str]:
     return text
 
 
-def first_sentence(told: Told) -> str:
+def first_sentence(explanation: Explanation) -> str:
     """For the page's first screen."""
-    decided, all_of_them = told["with_decision"], told["explained"]
+    decided, all_of_them = explanation["with_decision"], explanation["explained"]
     text = f"{part_of(decided, all_of_them)} of the failures looked at could have been avoided by one other decision"
-    situations = told["situations"]
+    situations = explanation["situations"]
     return f"{text}; the commonest situation: {situations[0]['rule']}." if situations else f"{text}."
 
 
@@ -66,7 +67,7 @@ def part_of(count: int, total: int) -> str:
     return f"{count} of {total}"
 
 
-def decision_sentence(one: Told) -> str:
+def decision_sentence(one: Mapping[str, Any]) -> str:
     """step 7, agent 2: left instead of stay: unfair in 31% instead of 90%; worst-off +2.1, team −0.3%."""
     return (
         f"step {one['step']}, agent {one['agent']}: {one['action']} instead of {one['instead_of']}:"
@@ -75,7 +76,7 @@ def decision_sentence(one: Told) -> str:
     )
 
 
-def cause_sentence(entry: Told) -> str:
+def cause_sentence(entry: Entry) -> str:
     p = f"unfair in {share(entry['p_unfair'])} of fresh executions from its start"
     p += f" ({share(entry['p_unfair_low'])} to {share(entry['p_unfair_high'])})"
     greedy = "unfair" if entry["greedy_unfair"] else "fair"
@@ -85,7 +86,7 @@ def cause_sentence(entry: Told) -> str:
     return f"{text}; {entry['deviations_tried']} deviations tried, {how}."
 
 
-def settled_sentence(entry: Told) -> str:
+def settled_sentence(entry: Entry) -> str:
     """When it was settled, and when the gap opened."""
     when = f"settled from step {entry['committed_at']} on"
     if entry["committed_at"] <= entry["start_step"]:
@@ -95,7 +96,7 @@ def settled_sentence(entry: Told) -> str:
     return f"{when} (P(unfair) stays at or above 0.9); the gap opens at step {entry['gap_opens_at']}."
 
 
-def responsible_sentence(entry: Told) -> str:
+def responsible_sentence(entry: Entry) -> str:
     found = entry["responsibility"]
     if not found:
         return ""
@@ -106,7 +107,7 @@ def responsible_sentence(entry: Told) -> str:
     return f"Agent {found['agent']} could have prevented it: {how} lowers P(unfair) by {named['value']:.2f}."
 
 
-def paragraphs(entry: Told) -> list[str]:
+def paragraphs(entry: Entry) -> list[str]:
     """All that is said of one failure, line by line."""
     lines = [f"Failure {entry['id']}, index {entry['index']:.3f}", f"  cause: {cause_sentence(entry)}"]
     lines += [f"  decision: {decision_sentence(one)}" for one in entry["decisions"]]
