@@ -43,7 +43,7 @@ class MatrixGame(gymnasium.Env[Any, Any]):
     def step(self, action: Sequence[int]) -> Any:
         self.t += 1
         self.last_actions = [np.eye(count)[one].tolist() for count, one in zip(self.num_actions, action, strict=True)]
-        return self._make_obs(), self.payoff[(slice(None), *action)].tolist(), False, False, {}
+        return self._make_obs(), [float(table[tuple(action)]) for table in self.payoff], False, False, {}
 
     def _make_obs(self) -> tuple[NDArray[np.float32], ...]:
         """What everybody played last, all zeros before the first step."""

@@ -115,8 +115,9 @@ class GoalTask(MpeTask):
 
     def is_start(self, states: Array) -> NDArray[np.bool_]:
         goals, said = states[:, self.placed_size : self._goals_end], states[:, self._goals_end :]
-        known = np.isin(goals, np.arange(self._landmarks)).all(axis=1)
-        return super().is_start(states) & known & (said == 0).all(axis=1)
+        known = np.all(np.isin(goals, np.arange(self._landmarks)), axis=1) & np.all(said == 0, axis=1)
+        start: NDArray[np.bool_] = super().is_start(states) & known
+        return start
 
     def features(self, starts: Array) -> Array:
         at, (mover, goal) = self.positions(starts), self.ways(starts)

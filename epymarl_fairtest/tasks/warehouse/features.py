@@ -58,14 +58,16 @@ def situation(robots: Array, requests: Array, goals: Array) -> dict[str, Array]:
 
 def course(robots: Array, requests: NDArray[np.int64], length: NDArray[np.int32]) -> dict[str, Array]:
     """Robots (B, steps + 1, N, 6) and the numbers of the requested shelves (B, steps + 1, Q)."""
-    new = np.zeros(requests.shape[:2])
+    steps = requests.shape[1]
+    new = np.zeros((len(requests), steps))
     new[:, 1:] = (requests[:, 1:] != requests[:, :-1]).sum(axis=-1)
-    within = np.arange(new.shape[1]) <= length[:, None]
+    within = np.arange(steps) <= length[:, None]
     still = np.zeros(robots.shape[:3], bool)
     still[:, 1:] = (robots[:, 1:, :, :3] == robots[:, :-1, :, :3]).all(axis=-1)
     waiting = (still & within[..., None]).sum(axis=1)
+    loaded: NDArray[np.bool_] = np.all(robots[..., 3] > 0, axis=-1)
     return {
         "the number of deliveries": (new * within).sum(axis=1),
-        "steps in which everybody carries a shelf": steps_where((robots[..., 3] > 0).all(axis=-1), length),
+        "steps in which everybody carries a shelf": steps_where(loaded, length),
         "steps in which the robot that moves least stands still": waiting.max(axis=1) * 1.0,
     }

@@ -47,6 +47,12 @@ def deliveries(state: Array, reward: Array) -> Array:
     return np.where(reward > 0, robots[..., BROUGHT], 0.0)
 
 
+def _different(numbers: NDArray[Any]) -> NDArray[np.bool_]:
+    """In which rows (B, n) is no number there twice?"""
+    different: NDArray[np.bool_] = np.all(np.diff(np.sort(numbers, axis=1), axis=1) > 0, axis=1)
+    return different
+
+
 class WarehouseTask(Task):
     """Everybody is under test. Each robot is paid for what it delivers, unless the warehouse was made to pay all."""
 
@@ -79,6 +85,7 @@ class WarehouseTask(Task):
         self._cut = ROBOT * self.n_agents, ROBOT * self.n_agents + len(homes)
         self.state_size = self._cut[1] + self._queue + 1 + RANDOM
         self.low, self.high = -0.5, max(self.rows, self.cols) - 0.5
+        self._most = np.array([self.rows - 1, self.cols - 1, 3.0])  # row, col and direction
 
     @staticmethod
     def _simulator(env: Any) -> Any:
@@ -139,7 +146,7 @@ class WarehouseTask(Task):
         """Rounded to cells and kept inside; what a robot carries comes along."""
         new, old = states.copy(), self.positions(states)
         moved = np.rint(old * rng.uniform(0.8, 1.2, old.shape))
-        self.robots(new)[..., :2] = np.clip(moved, 0, [self.rows - 1, self.cols - 1])
+        self.robots(new)[..., :2] = np.clip(moved, 0, self._most[:2])
         self._take_along(new)
         self.robots(new)[..., BROUGHT] = 0
         changed = (self.positions(new) != old).any(axis=(1, 2))
@@ -158,24 +165,24 @@ class WarehouseTask(Task):
 
     def _possible(self, states: Array) -> NDArray[np.bool_]:
         """Everybody and every shelf has a cell of its own, and what is delivered at once is not there yet."""
-        robots, cells = np.sort(self._cells(self.positions(states)), axis=1), np.sort(self.shelves(states), axis=1)
-        apart = (np.diff(robots, axis=1) > 0).all(axis=1) & (np.diff(cells, axis=1) > 0).all(axis=1)
+        robots, cells = self._cells(self.positions(states)), self.shelves(states)
+        apart = _different(robots) & _different(cells)
         waiting = np.isin(self._cells(self.requests(states)), self._cells(self._goals)).any(axis=1)
         possible: NDArray[np.bool_] = apart & ~waiting
         return possible
 
     def start_vectors(self, states: Array) -> Array:
         """Row, col and direction of the robots, the requested shelves, and the random numbers of what comes."""
-        robots = self.robots(states)[..., : FACING + 1] / [self.rows - 1, self.cols - 1, 3]
+        robots = self.robots(states)[..., : FACING + 1] / self._most
         wanted = (self.wanted(states) - 1) / (len(self._homes) - 1)
         chance = states[..., -RANDOM:] / WORD
-        return 2 * np.concatenate([robots.reshape(len(states), -1), wanted, chance], axis=1) - 1
+        return 2 * np.concatenate([robots.reshape(*states.shape[:-1], -1), wanted, chance], axis=-1) - 1
 
     def starts_from(self, vectors: Array) -> tuple[Array, NDArray[np.bool_]]:
         """All shelves at home; what no reset would draw is refused."""
         places, halves = 3 * self.n_agents, (vectors + 1) / 2
         states = np.zeros((len(vectors), self.state_size))
-        drawn = halves[:, :places].reshape(len(vectors), -1, 3) * [self.rows - 1, self.cols - 1, 3]
+        drawn = halves[:, :places].reshape(len(vectors), -1, 3) * self._most
         self.robots(states)[..., : FACING + 1] = np.rint(drawn)
         self.shelves(states)[:] = self._homes
         wanted = states[:, self._cut[1] : self._cut[1] + self._queue]
@@ -189,11 +196,13 @@ class WarehouseTask(Task):
         return states, fine & self.is_start(states)
 
     def is_start(self, states: Array) -> NDArray[np.bool_]:
-        wanted = np.sort(self.wanted(states), axis=1)
-        known = (wanted >= 1).all(axis=1) & (wanted <= len(self._homes)).all(axis=1)
-        known &= (np.diff(wanted, axis=1) > 0).all(axis=1) & np.isfinite(states).all(axis=1)
-        known[known] = self._possible(states[known])
-        return known & (self.robots(states)[..., SHELF:] == 0).all(axis=(1, 2))
+        finite = np.isfinite(states).all(axis=1)
+        states = np.where(finite[:, None], states, 0.0)
+        wanted, empty = self.wanted(states), self.robots(states)[..., SHELF:] == 0
+        known = np.all((wanted >= 1) & (wanted <= len(self._homes)), axis=1) & _different(wanted)
+        start: NDArray[np.bool_] = finite & known & np.all(empty, axis=(1, 2))
+        start[start] = self._possible(states[start])
+        return start
 
     def start_places(self, starts: Array) -> Array:
         return np.concatenate([self.positions(starts), self.requests(starts)], axis=-2)
