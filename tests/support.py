@@ -22,6 +22,8 @@ import epymarl_fairtest  # noqa: F401  (registers the environments)
 from epymarl_fairtest.core.episodes import Episodes, random_tests
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import Lockstep
+from epymarl_fairtest.host.build import build_training, configuration
+from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.settings import schema
 from epymarl_fairtest.strategies.scout.options import ScoutOptions
 from epymarl_fairtest.tasks import task_for
@@ -176,6 +178,47 @@ def host_models(results: Path, algorithm: str = "iql") -> Path:
     sacred.mkdir(parents=True)
     (sacred / "config.json").write_text(json.dumps(config))
     return models
+
+
+# --- a host's controller beside ours -------------------------------------------------------------------
+
+
+def training_of(host: Host, algorithm: str, scale: float, **changes: Any) -> Any:
+    """A training in tag that has not begun; the weights of its agents are random, of this size."""
+    torch.manual_seed(1)
+    training = build_training(host, configuration(host, algorithm, "fairtest_pp", changes))
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for value in training.mac.agent.state_dict().values():
+            value.copy_(torch.randn(value.shape, generator=generator) * scale)
+    return training
+
+
+def hosts_answers(training: Any, obs: Any, actions: Any) -> torch.Tensor:
+    """The host's own way, one episode at a time, its controller step by step: obs and actions (rows, steps, agents, …)
+    to (rows, steps, agents, actions)."""
+    rows, steps, agents = actions.shape
+    out = torch.empty((rows, steps, agents, training.args.n_actions))
+    for row in range(rows):
+        batch = training.runner.new_batch()
+        training.mac.init_hidden(batch_size=1)
+        for t in range(steps):
+            batch.update({"obs": [obs[row, t]], "avail_actions": [np.ones(out.shape[2:])]}, ts=t)
+            with torch.no_grad():
+                out[row, t] = training.mac.forward(batch, t)[0]
+            batch.update({"actions": torch.from_numpy(actions[row, t].astype(np.int64))[None]}, ts=t)
+    return out
+
+
+def our_answers(policy: Any, obs: Any, actions: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The same of a policy of ours, and what its agents remember in the end."""
+    hidden = np.zeros((len(obs), policy.n_agents, policy.hidden_size), np.float32)
+    last, out = np.full((len(obs), policy.n_agents), -1, np.int16), []
+    for t in range(obs.shape[1]):
+        scores, hidden = policy.forward(obs[:, t], last, hidden)
+        out.append(scores)
+        last = actions[:, t]
+    return np.stack(out, axis=1), hidden
 
 
 def lean_copy(team: Path, folder: Path, episodes: int = 60) -> Path:

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import assert_identical, engine_of, few_and_many, policy_folder, random_weights, record_of, some_tests
+from support import (
+    assert_identical,
+    engine_of,
+    few_and_many,
+    hosts_answers,
+    our_answers,
+    policy_folder,
+    random_weights,
+    record_of,
+    some_tests,
+    training_of,
+)
 
 from epymarl_fairtest.commands import main
 from epymarl_fairtest.core.errors import FairTestError
@@ -17,7 +28,6 @@ from epymarl_fairtest.core.scores import EXECUTIONS, execution_of, recorded
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.selection import make_engine, real_engine
-from epymarl_fairtest.host.build import build_training, configuration
 from epymarl_fairtest.host.controller import ControllerPolicy, try_controller
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
 from epymarl_fairtest.store.finished import read_run
@@ -58,41 +68,12 @@ def no_warning(message: str) -> None:
 # --- the same team as the host's ----------------------------------------------------------------------
 
 
-def training_of(host: Host, algorithm: str) -> Any:
-    torch.manual_seed(1)
-    one = {"runner": "episode", "batch_size_run": 1}
-    training = build_training(host, configuration(host, algorithm, "fairtest_pp", one))
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for value in training.mac.agent.state_dict().values():
-            value.copy_(torch.randn(value.shape, generator=generator) * 0.15)
-    return training
+ONE = {"runner": "episode", "batch_size_run": 1}
 
 
-def hosts_probabilities(training: Any, obs: Any, actions: Any) -> Any:
-    """The host's own way: one episode, its controller step by step; MADDPG's gives logits."""
-    out = np.empty((ROWS, STEPS, training.args.n_agents, training.args.n_actions), np.float32)
-    for row in range(ROWS):
-        batch = training.runner.new_batch()
-        training.mac.init_hidden(batch_size=1)
-        for t in range(STEPS):
-            batch.update({"obs": [obs[row, t]], "avail_actions": [np.ones(out.shape[2:])]}, ts=t)
-            with torch.no_grad():
-                answer = training.mac.forward(batch, t)
-            logits = training.args.mac == "maddpg_mac"
-            out[row, t] = (answer.softmax(-1) if logits else answer)[0].numpy()
-            batch.update({"actions": torch.from_numpy(actions[row, t].astype(np.int64))[None]}, ts=t)
-    return out
-
-
-def ours(policy: Any, obs: Any, actions: Any, available: Any) -> Any:
-    hidden = np.zeros((ROWS, policy.n_agents, policy.hidden_size), np.float32)
-    last, out = np.full((ROWS, policy.n_agents), -1, np.int16), []
-    for t in range(STEPS):
-        scores, hidden = policy.forward(obs[:, t], last, hidden)
-        out.append(recorded(scores, available, policy.reading))
-        last = actions[:, t]
-    return np.stack(out, axis=1)
+def probabilities(training: Any, answers: torch.Tensor) -> Any:
+    """MADDPG's controller gives logits."""
+    return (answers.softmax(-1) if training.args.mac == "maddpg_mac" else answers).numpy()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +88,7 @@ def test_the_saved_team_has_the_hosts_probabilities_and_samples_the_same_actions
     if algorithm in EPYMARL_ONLY:  # as its pac_requirements.txt says
         pytest.importorskip("einops")
         pytest.importorskip("torch_scatter")
-    training = training_of(host, algorithm)
+    training = training_of(host, algorithm, 0.15, **ONE)
     obs_size = training.runner.env.get_obs_size()
     record = record_of_training(training.args, time_limit=25, n_agents=3, n_actions=5, obs_size=obs_size)
     save_policy(tmp_path / "team", record, training.mac.agent.state_dict())
@@ -118,9 +99,10 @@ def test_the_saved_team_has_the_hosts_probabilities_and_samples_the_same_actions
     generator, available = np.random.default_rng(3), np.ones((3, 5), bool)
     obs = generator.normal(size=(ROWS, STEPS, 3, obs_size)).astype(np.float32)
     actions = generator.integers(0, 5, (ROWS, STEPS, 3)).astype(np.int16)
-    from_saved, from_live = (ours(policy, obs, actions, available) for policy in (saved, live))
+    answers = [our_answers(policy, obs, actions)[0] for policy in (saved, live)]
+    from_saved, from_live = (recorded(scores, available, "logits") for scores in answers)
     assert from_saved.tobytes() == from_live.tobytes()
-    assert np.abs(from_saved - hosts_probabilities(training, obs, actions)).max() < 1e-6
+    assert np.abs(from_saved - probabilities(training, hosts_answers(training, obs, actions))).max() < 1e-6
     assert training.mac.agent_output_type == "pi_logits", "the controller was left changed"
     stream, rule = generator.integers(0, 2**64, ROWS, dtype=np.uint64), ActionRule("policy", 0.0, 1.0, available)
     for t in range(STEPS):
@@ -131,7 +113,7 @@ def test_the_saved_team_has_the_hosts_probabilities_and_samples_the_same_actions
 
 @pytest.mark.parametrize("host", ["zoo"], indirect=True)
 def test_a_controller_that_softmaxes_on_its_own_is_asked_for_its_probabilities(host: Host) -> None:
-    training = training_of(host, "mappo")
+    training = training_of(host, "mappo", 0.15, **ONE)
     mac, forward, size = training.mac, training.mac.forward, training.runner.env.get_obs_size()
     usual = ControllerPolicy(mac, training.runner.new_batch, training.args, size)
     obs = np.random.default_rng(0).normal(size=(4, 3, size)).astype(np.float32)
@@ -146,7 +128,7 @@ def test_a_controller_that_softmaxes_on_its_own_is_asked_for_its_probabilities(h
 @pytest.mark.parametrize("host", ["zoo"], indirect=True)
 @pytest.mark.parametrize("fault", ["shape", "raises"])
 def test_a_controller_that_cannot_be_asked_is_refused_by_name(host: Host, fault: str) -> None:
-    training = training_of(host, "mappo")
+    training = training_of(host, "mappo", 0.15, **ONE)
     answers = {"shape": lambda batch, t: torch.zeros(256, 2, 5), "raises": lambda batch, t: batch.nothing}
     training.mac.forward = answers[fault]
     with pytest.raises(FairTestError, match=r"controller 'BasicMAC' of the algorithm 'mappo'.*basic_mac"):

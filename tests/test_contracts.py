@@ -84,17 +84,51 @@ class Nobody(gymnasium.Env):
         return seen
 
 
+class Vectorised(gymnasium.Env):
+    """A VMAS scenario as EPyMARL shows it."""
+
+    def __init__(self, scenario: str = "navigation") -> None:
+        import vmas
+
+        settings = {"num_envs": 1, "continuous_actions": False, "dict_spaces": False, "terminated_truncated": True}
+        self._env = vmas.make_env(scenario, wrapper="gymnasium", **settings)
+        self.n_agents = self._env.unwrapped.n_agents
+        self.action_space, self.observation_space = self._env.action_space, self._env.observation_space
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        return self._env.reset(seed=seed)
+
+    def step(self, actions: Any) -> Any:
+        return self._env.step(actions)
+
+
 gymnasium.register("Nobody-v0", Nobody, disable_env_checker=True)
+gymnasium.register("Vectorised-v0", Vectorised, disable_env_checker=True)
+ELSEWHERE = {  # key: the package that it comes from
+    "rware:rware-tiny-2ag-v2": "rware",
+    "matrixgames:conflict-3-nostate-v0": "matrixgames",
+    "Vectorised-v0": "vmas",
+}
 
 
 def environments() -> list[tuple[str, str, dict[str, Any]]]:
-    """A task, an environment of its family and its arguments, for every registered task."""
+    """A task, an environment of its family and its arguments: one for every registered task at least."""
+    others = zip(("warehouse", "matrix", "vmas"), ELSEWHERE, ({}, {}, {}), strict=True)
+    variants = [
+        ("foraging", "lbforaging:Foraging-2s-8x8-3p-3f-v3", {}),
+        ("foraging", "lbforaging:Foraging-8x8-3p-3f-v3", {"penalty": 0.1}),
+        ("adversary", "epymarl_fairtest:mpe-adversary-v0", {"N": 4}),
+        ("matrix", "epymarl_fairtest:matrix-v0", {"payoff": np.arange(54).reshape(3, 2, 3, 3).tolist()}),
+    ]
     own = [(name, f"epymarl_fairtest:{key}", {}) for name, task in TASKS.items() for key in task.environments]
     last = list(TASKS)[-1]
-    return [*own, *((last, "Nobody-v0", {"remembers": remembers}) for remembers in (True, False))]
+    return [*others, *variants, *own, *((last, "Nobody-v0", {"remembers": remembers}) for remembers in (True, False))]
 
 
-KEYS = {name: key for name, key, _ in environments()}
+# Searches, engines and steps are tried in one environment of each of these. The others are made of the same parts:
+# particles, the grid, or what nobody knows.
+KEYS = {name: key for name, key, _ in environments() if TASKS[name].order <= TASKS["foraging"].order}
+KEYS |= {name: key for name, key, _ in environments() if name in ("reference", "matrix", "generic")}
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -160,11 +194,13 @@ def test_every_strategy_repeats_in_a_fresh_process_whatever_the_hash_seed() -> N
 @cache
 def task_case(number: int) -> TaskCase:
     name, key, env_args = environments()[number]
+    if key in ELSEWHERE:
+        pytest.importorskip(ELSEWHERE[key])
     return TaskCase(TASKS[name], key, env_args)
 
 
 def test_every_task_has_an_environment_to_be_tested_in() -> None:
-    assert set(KEYS) == set(TASKS)
+    assert {name for name, _, _ in environments()} == set(TASKS)
 
 
 @pytest.mark.parametrize("contract", tasks.CONTRACTS, ids=names(tasks.CONTRACTS))

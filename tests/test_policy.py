@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from support import policy_folder, random_weights, record_of
+from support import hosts_answers, our_answers, policy_folder, random_weights, record_of, training_of
 
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.host.build import build_training, configuration
 from epymarl_fairtest.host.controller import ControllerPolicy
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.team.checkpoint import (
@@ -60,41 +59,11 @@ def recorded(training: Any, obs_size: int) -> PolicyRecord:
     )
 
 
-def host_forward(training: Any, obs: Any, actions: Any) -> Any:
-    """The host's own way: a batch of one episode, its controller step by step."""
-    out = np.empty((ROWS, STEPS, training.args.n_agents, training.args.n_actions), np.float32)
-    for row in range(ROWS):
-        batch = training.runner.new_batch()
-        training.mac.init_hidden(batch_size=1)
-        for t in range(STEPS):
-            batch.update({"obs": [obs[row, t]], "avail_actions": [np.ones(out.shape[2:])]}, ts=t)
-            with torch.no_grad():
-                out[row, t] = training.mac.forward(batch, t, test_mode=True)[0].numpy()
-            batch.update({"actions": torch.from_numpy(actions[row, t].astype(np.int64))[None]}, ts=t)
-    return out
-
-
-def our_forward(policy: Any, obs: Any, actions: Any) -> tuple[Any, Any]:
-    hidden = np.zeros((ROWS, policy.n_agents, policy.hidden_size), np.float32)
-    last = np.full((ROWS, policy.n_agents), -1, np.int16)
-    out = []
-    for t in range(STEPS):
-        q, hidden = policy.forward(obs[:, t], last, hidden)
-        out.append(q)
-        last = actions[:, t]
-    return np.stack(out, axis=1), hidden
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)
 def test_the_team_from_its_weights_equals_the_hosts_controller(host: Host, variant: str, tmp_path: Path) -> None:
     algorithm, changes = VARIANTS[variant]
-    torch.manual_seed(1)
-    training = build_training(host, configuration(host, algorithm, "fairtest_pp", changes))
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for value in training.mac.agent.state_dict().values():
-            value.copy_(torch.randn(value.shape, generator=generator) * 0.3)
+    training = training_of(host, algorithm, 0.3, **changes)
     obs_size = training.runner.env.get_obs_size()
     record = recorded(training, obs_size)
     save_policy(tmp_path / "team", record, training.mac.agent.state_dict())
@@ -105,16 +74,16 @@ def test_the_team_from_its_weights_equals_the_hosts_controller(host: Host, varia
     rng = np.random.default_rng(3)
     obs = rng.normal(size=(ROWS, STEPS, 3, obs_size)).astype(np.float32)
     actions = rng.integers(0, 5, (ROWS, STEPS, 3)).astype(np.int16)
-    from_saved, memory = our_forward(saved, obs, actions)
-    from_live, live_memory = our_forward(live, obs, actions)
+    from_saved, memory = our_answers(saved, obs, actions)
+    from_live, live_memory = our_answers(live, obs, actions)
     assert from_saved.tobytes() == from_live.tobytes()
     assert memory.tobytes() == live_memory.tobytes()
-    theirs = host_forward(training, obs, actions)
+    theirs = hosts_answers(training, obs, actions).numpy()
     assert np.abs(from_saved - theirs).max() < 1e-6 * max(1.0, np.abs(theirs).max())
     assert (from_saved.argmax(-1) == theirs.argmax(-1)).all()
     assert len(np.unique(theirs.argmax(-1))) > 1
     if record.obs_last_action:
-        assert our_forward(saved, obs, np.roll(actions, 1, axis=2))[0].tobytes() != from_saved.tobytes()
+        assert our_answers(saved, obs, np.roll(actions, 1, axis=2))[0].tobytes() != from_saved.tobytes()
     training.runner.close_env()
 
 

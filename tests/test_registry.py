@@ -23,6 +23,8 @@ from epymarl_fairtest.tasks.contract import complaint as lacks_of_a_task
 
 Install = Callable[..., None]
 OWN = ["jfi", "gini", "min_max", "cv"]
+PARTICLES = ["reference", "speaker_listener", "adversary"]
+PLACES = ["spread", "tag", "foraging", *PARTICLES, "warehouse", "matrix", "vmas"]
 
 
 def source_of(name: str = "least", label: str = "least share", order: Any = 50, attribute: str = "INDEX") -> str:
@@ -83,7 +85,7 @@ def problem_of(registry: Registry[Any], caplog: pytest.LogCaptureFixture) -> str
     ("registry", "names"),
     [
         (INDICES, OWN),
-        (TASKS, ["spread", "tag", "foraging", "generic"]),
+        (TASKS, [*PLACES, "generic"]),
         (
             STRATEGIES,
             [
@@ -291,4 +293,4 @@ def test_a_task_of_another_package_is_asked_before_generic(install: Install) -> 
     registry: Registry[Any] = Registry(
         "task", package="epymarl_fairtest.tasks", attribute="TASK", group="fairtest.tasks", complaint=lacks_of_a_task
     )
-    assert list(registry) == ["spread", "tag", "foraging", "theirs", "generic"]
+    assert list(registry) == [*PLACES, "theirs", "generic"]

@@ -83,7 +83,7 @@ def test_a_single_state_has_the_vector_that_it_has_in_a_batch() -> None:
 
 
 def test_a_task_without_states_proposes_nothing() -> None:
-    assert [name for name, task in TASKS.items() if not task.proposable] == ["generic"]
+    assert [name for name, task in TASKS.items() if not task.proposable] == ["matrix", "vmas", "generic"]
 
 
 # --- particles ----------------------------------------------------------------------------------------

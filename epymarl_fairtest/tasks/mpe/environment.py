@@ -93,13 +93,13 @@ class MpeEnv(gymnasium.Env[Any, Any]):
 
     def refresh(self) -> Array:
         """Look again after the world has changed; gives the state."""
-        padded = padded_state(self._env.world)
         if self._view is None:
             self._seen = tuple(self._env.observe(name) for name in self._env.possible_agents)
-        else:
-            plus, minus, cuts = self._view
-            flat = (padded[plus] - padded[minus]).astype(np.float32)
-            self._seen = tuple([flat[cut] for cut in cuts])
+            return self.task.state_of(self._env.world)
+        padded = padded_state(self._env.world)
+        plus, minus, cuts = self._view
+        flat = (padded[plus] - padded[minus]).astype(np.float32)
+        self._seen = tuple([flat[cut] for cut in cuts])
         return padded[:-1]
 
     def render(self) -> Any:
@@ -178,6 +178,8 @@ def _view(inner: Any, task: MpeTask) -> View | None:
         others = [body for body in range(task.bodies) if body != me]
         relative = places + [4 * other for other in others]
         tail = task.tail(others)
+        if tail is None:
+            return None
         start = len(plus)
         plus += [4 * me + 2, 4 * me + 3, 4 * me, 4 * me + 1]
         plus += [at + axis for at in relative for axis in (0, 1)] + tail

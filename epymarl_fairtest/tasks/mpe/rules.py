@@ -1,7 +1,7 @@
-"""What spread and tag share: the particle simulator inside any stack of wrappers, and its state.
+"""What the particle tasks share: the particle simulator inside any stack of wrappers, and its state.
 
-State layout of both tasks: x, y, vx, vy of every simulator agent (the agents under test come first), then
-x, y of every landmark. Landmarks never move and silent agents say nothing, so this is all there is.
+State layout: x, y, vx, vy of every simulator agent (the agents under test come first), then x, y of every landmark.
+Landmarks never move and silent agents say nothing, so in most scenarios this is all there is; goals.py has the others.
 """
 
 import importlib
@@ -23,7 +23,7 @@ _ZERO = np.zeros(1)
 
 
 def scenario_module(name: str) -> ModuleType:
-    """`simple_spread` or `simple_tag` from mpe2, or from PettingZoo releases that still hold it."""
+    """A scenario (`simple_spread`) from mpe2, or from PettingZoo releases that still hold it."""
     for package in ("mpe2", "pettingzoo.mpe"):
         try:
             return importlib.import_module(f"{package}.{name}.{name}")
@@ -70,7 +70,8 @@ class MpeTask(Task):
         world = self._simulator(wrappers(env)).world
         self.bodies = len(world.agents)
         self.n_agents = self._under_test(world)
-        self.state_size = 4 * self.bodies + 2 * len(world.landmarks)
+        self.placed_size = 4 * self.bodies + 2 * len(world.landmarks)  # numbers that say where everything is
+        self.state_size = self.placed_size
         self._collides = np.array([entity.collide for entity in world.agents + world.landmarks])
 
     @classmethod
@@ -90,8 +91,12 @@ class MpeTask(Task):
         return len(world.agents)
 
     @abstractmethod
-    def tail(self, others: list[int]) -> list[int]:
-        """Indices into the state (or just past its end: zero) that end the observation, seeing `others`."""
+    def tail(self, others: list[int]) -> list[int] | None:
+        """Indices into the state (or just past its end: zero) that end the observation, seeing `others`; None where
+        agents do not see velocities, positions, landmarks and others."""
+
+    def state_of(self, world: Any) -> Array:
+        return padded_state(world)[:-1]
 
     def source(self, env: Any) -> Any:
         return wrappers(env)[-1]
@@ -100,7 +105,7 @@ class MpeTask(Task):
         return padded_state(source.world)[:-1]
 
     def read(self, env: Any) -> Array:
-        return padded_state(self._simulator(wrappers(env)).world)[:-1]
+        return self.state_of(self._simulator(wrappers(env)).world)
 
     def observe(self, env: Any) -> list[NDArray[np.float32]]:
         inner = self._simulator(wrappers(env))
@@ -117,13 +122,18 @@ class MpeTask(Task):
         return self.everyone(states)[..., : self.n_agents, :]
 
     def landmarks(self, states: Array) -> Array:
-        return states[..., 4 * self.bodies :].reshape(*states.shape[:-1], -1, 2)
+        return states[..., 4 * self.bodies : self.placed_size].reshape(*states.shape[:-1], -1, 2)
 
     def write(self, env: Any, state: Array, step: int) -> None:
         chain = wrappers(env)
         inner = self._simulator(chain)
-        world = inner.world
         set_clocks(chain, step)
+        self._put(inner.world, state)
+        _revive(inner, step)
+        _remind(chain, inner)
+
+    def _put(self, world: Any, state: Array) -> None:
+        """The simulator's world into `state`."""
         moving, resting = self.everyone(state), self.landmarks(state)
         for agent, body in zip(world.agents, moving, strict=True):
             # Copies: the simulator moves positions in place.
@@ -131,8 +141,6 @@ class MpeTask(Task):
             agent.state.c = np.zeros(world.dim_c)
         for landmark, place in zip(world.landmarks, resting, strict=True):
             landmark.state.p_pos, landmark.state.p_vel = place.copy(), np.zeros(world.dim_p)
-        _revive(inner, step)
-        _remind(chain, inner)
 
     def perturb(self, states: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:
         new = states.copy()
@@ -146,14 +154,14 @@ class MpeTask(Task):
     def start_vectors(self, states: Array) -> Array:
         """The positions as they are, agents before landmarks: scaling would cost their last bit."""
         bodies = self.everyone(states)[..., :2].reshape(*states.shape[:-1], -1)
-        return np.concatenate([bodies, states[..., 4 * self.bodies :]], axis=-1)
+        return np.concatenate([bodies, states[..., 4 * self.bodies : self.placed_size]], axis=-1)
 
     def starts_from(self, vectors: Array) -> tuple[Array, NDArray[np.bool_]]:
         """Everyone at rest. A place that no reset would draw is refused, and so are two bodies on one spot."""
         moving = 2 * self.bodies
         states = np.zeros((len(vectors), self.state_size))
         self.everyone(states)[..., :2] = vectors[:, :moving].reshape(len(vectors), -1, 2)
-        states[:, 4 * self.bodies :] = vectors[:, moving:]
+        states[:, 4 * self.bodies : self.placed_size] = vectors[:, moving:]
         bounds = np.where(np.arange(vectors.shape[1]) < moving, 1.0, self.reach)
         return states, (np.abs(vectors) <= bounds).all(axis=1) & ~self._touching(states)
 
@@ -165,7 +173,7 @@ class MpeTask(Task):
 
     def simplifications(self) -> list[Edit]:
         """Everybody at rest; what does not matter out of the way; then round numbers."""
-        return simplifications(self.bodies, self.n_agents, self.state_size)
+        return simplifications(self.bodies, self.n_agents, self.placed_size)
 
     def is_start(self, states: Array) -> NDArray[np.bool_]:
         return np.isfinite(states).all(axis=1) & ~self._touching(states)

@@ -11,12 +11,12 @@ from epymarl_fairtest.tasks.contract import Array, Edit
 AWAY = 0.9  # along both axes: the corner where what does not matter is put
 
 
-def simplifications(bodies: int, tested: int, state_size: int) -> list[Edit]:
-    """`bodies` with velocities come first in a state, then the places of landmarks."""
+def simplifications(bodies: int, tested: int, size: int) -> list[Edit]:
+    """`bodies` with velocities come first in a state, then the places of landmarks: `size` numbers."""
     moving = [4 * body + axis for body in range(bodies) for axis in (0, 1)]
-    places = [*moving, *range(4 * bodies, state_size)]
+    places = [*moving, *range(4 * bodies, size)]
     velocities = [4 * body + axis for body in range(bodies) for axis in (2, 3)]
-    landmarks = [(first, first + 1) for first in range(4 * bodies, state_size, 2)]
+    landmarks = [(first, first + 1) for first in range(4 * bodies, size, 2)]
     edits = [Edit("everybody at rest", _set(velocities, lambda values: 0 * values))]
     edits += [
         Edit(f"landmark {n + 1} out of the way", _set([x, y], lambda values: np.full_like(values, AWAY)))
