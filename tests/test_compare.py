@@ -315,6 +315,32 @@ def test_a_figure_without_a_single_defined_index_can_be_drawn(runs: Path, tmp_pa
     assert (int(darkest) < 100, lightest) == (True, 255)
 
 
+def test_three_runs_give_rate_against_return_and_say_who_is_beaten_in_both(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [str(runs / name) for name in ("trained", "spoilt", "again")]
+    assert main(["compare", *names, "--json", "--figure", str(tmp_path / "it.svg")]) == 0
+    said = capsys.readouterr()
+    found = json.loads(said.out)["runs"]
+    assert [one["run"] for one in found] == names
+    for one, name in zip(found, ("trained", "spoilt", "again"), strict=True):
+        rows = random_rows(runs / name)
+        received = np.array([row["received"] for row in rows])
+        assert one["rate"] == sum(row["index"] <= THETA for row in rows) / len(rows)
+        assert one["team_return"] == pytest.approx(received.sum(axis=1).mean())
+        assert one["worst_off"] == pytest.approx(received.min(axis=1).mean())
+        better = [
+            other["run"] for other in found
+            if other is not one and other["rate"] <= one["rate"] and other["team_return"] >= one["team_return"]
+        ]  # fmt: skip
+        assert (one["beaten_by"] in better) if better else one["beaten_by"] is None
+    assert (tmp_path / "it.svg").stat().st_size > 1000
+    assert main(["compare", *names[:2], "--trade-off"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split()[:3] == ["run", "natural", "rate"]
+    assert main(["compare", *names, names[0]]) == 2
+    assert "named twice" in capsys.readouterr().err
+
+
 MISTAKES: dict[str, tuple[list[str], str]] = {
     "the same run": (["A", "A"], "are the same run"),
     "the same run by another way": (["A", "LINK"], "are the same run"),

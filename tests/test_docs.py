@@ -357,6 +357,12 @@ def test_the_results_page_holds_the_tables_that_the_data_gives() -> None:
     assert published == set(re.findall(r"^<!-- (rq\S+) -->$", (ROOT / "docs" / "tables.md").read_text(), re.MULTILINE))
 
 
+def test_the_page_of_repairs_holds_the_table_that_the_data_gives() -> None:
+    """`python tools/repair_page.py --write` mends it."""
+    command = [sys.executable, str(ROOT / "tools" / "repair_page.py"), "--check"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 @pytest.mark.slow
 def test_the_check_of_the_results_page_sees_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "tools")

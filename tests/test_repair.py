@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import torch
 from support import lean_copy, policy_folder
 
 from epymarl_fairtest.commands import main
+from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.shipped import shipped
@@ -23,7 +25,8 @@ from epymarl_fairtest.host import trainer as host_trainer
 from epymarl_fairtest.repair.contract import Diverged, Lesson, Trained
 from epymarl_fairtest.repair.document import odd, read_repair
 from epymarl_fairtest.repair.interaction import interaction_of
-from epymarl_fairtest.repair.verdict import VERDICTS, chosen, judge, overall
+from epymarl_fairtest.repair.regressions import STREAMS, regressions, repeated
+from epymarl_fairtest.repair.verdict import ONE_SIDED, VERDICTS, chosen, judge, overall
 from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.study import backends
 from epymarl_fairtest.team.checkpoint import digest, load_record, load_weights, save_policy
@@ -92,6 +95,45 @@ def test_the_weight_is_the_fairest_within_the_loss_and_without_one_the_least_los
     allowed = (before.team_return - points[1].team_return) / before.team_return + 0.001
     assert chosen(before, points, allowed) == 1
     assert chosen(before, points[:1], 0.0) == 0
+
+
+# --- regressions --------------------------------------------------------------------------------------
+
+
+def chances(probability: Any, seed: int, starts: int = 2000) -> Played:
+    """Executions of `starts` starts, STREAMS of each, unfair with a probability that may differ by start."""
+    generator = np.random.default_rng(seed)
+    by_start = np.broadcast_to(np.asarray(probability, float), (starts,))
+    unfair = generator.random((starts, STREAMS)) < by_start[:, None]
+    index = np.where(unfair, 0.5, 0.9).ravel()
+    return Played(np.ones((starts * STREAMS, 2)), index, unfair.ravel())
+
+
+def test_a_team_that_did_not_change_makes_hardly_a_start_newly_unfair() -> None:
+    """A single execution would call a tenth of them newly unfair."""
+    before, same = chances(0.1, 0), chances(0.1, 1)
+    assert same.unfair[~before.unfair].mean() > 0.08
+    assert regressions(before, same).share < 0.005
+
+
+def test_starts_that_turn_are_counted_beyond_what_the_control_shows() -> None:
+    before = chances(np.repeat([0.0, 1.0], 1000), 0)
+    control = chances(np.repeat([0.9, 0.0, 1.0], [20, 980, 1000]), 1)
+    repaired = chances(np.repeat([0.9, 0.0], [50, 1950]), 2)
+    found = regressions(before, repaired, control)
+    assert (found.formerly_fair, found.newly_unfair, found.share) == (1000, 50, 0.05)
+    assert found.beyond == pytest.approx(0.03)
+    assert found.beyond_high == pytest.approx(0.03 + ONE_SIDED * np.sqrt(0.03 * 0.97 / 1000))
+    assert regressions(before, control, control).beyond == 0.0
+    never = regressions(chances(1.0, 0), repaired, control)
+    assert (never.formerly_fair, never.share, never.beyond) == (0, 0.0, None)
+
+
+def test_a_start_is_repeated_with_exploration_of_its_own() -> None:
+    tests = random_tests(3, 4, np.random.default_rng(0))
+    again = repeated(tests, np.random.default_rng(1))
+    assert (again.root_seed.reshape(3, STREAMS) == tests.root_seed[:, None]).all()
+    assert len(np.unique(again.stream)) == 3 * STREAMS
 
 
 # --- which welfare ------------------------------------------------------------------------------------
@@ -175,6 +217,8 @@ def test_a_repair_leaves_teams_a_document_a_page_and_a_figure(
             assert entry["policy"] == f"seed-{seed}/{arm}"
             assert entry["low"] <= entry["rate"] <= entry["high"]
             assert entry["search"]["failures"] >= entry["search"]["distinct_failures"]
+            assert 0 <= entry["newly_unfair"] <= 1
+            assert entry["formerly_fair"] <= 12
             assert entry["regression"]["unfair"] <= entry["regression"]["failures"]
     assert len(document["points"]) == 6
     assert sum(point["chosen"] for point in document["points"]) == 2
@@ -182,6 +226,25 @@ def test_a_repair_leaves_teams_a_document_a_page_and_a_figure(
     repair("--policy", team, "--out", out, *QUICK, *SEARCH, "--json")
     assert len(TRAINED) == 6, "finished arms were trained again"
     assert json.loads(capsys.readouterr().out)["repaired"] == document["repaired"]
+
+
+@pytest.mark.slow
+def test_the_table_of_repairs_grows_by_seeds(tmp_path: Path, fake: pytest.MonkeyPatch) -> None:
+    fake.syspath_prepend(Path(__file__).resolve().parents[1] / "tools")
+    tool = importlib.import_module("repair_page")
+    fake.setattr(tool, "DATA", tmp_path / "repair.csv")
+    team, out = policy_folder(tmp_path / "team"), tmp_path / "lbf-iql"
+    for seeds in ("1", "2"):
+        repair("--policy", team, "--out", out, *QUICK, *SEARCH, "--seeds", seeds)
+        tool.take([out])
+    rows = tool.read()
+    document = read_repair(out)
+    assert [(row["arm"], row["seed"]) for row in rows] == [
+        ("before", ""), ("control", "0"), ("control", "1"), ("repaired", "0"), ("repaired", "1"),
+    ]  # fmt: skip
+    assert [float(row["rate"]) for row in rows[3:]] == [entry["rate"] for entry in document["repaired"]]
+    (line,) = [line for line in tool.table(rows).splitlines() if line.startswith("| lbf-iql")]
+    assert line.split(" | ")[1] == "2"
 
 
 @pytest.mark.slow

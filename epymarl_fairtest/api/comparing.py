@@ -54,10 +54,7 @@ class Comparison:
     @classmethod
     def of_runs(cls, a: Path, b: Path, *, theta: float | None = None, confidence: float = 0.95) -> Comparison:
         """Of two run folders, judged with one threshold."""
-        if not isinstance(confidence, int | float) or not 0 < confidence < 1:
-            raise FairTestError(f"--confidence {confidence!r} is not allowed; it must be a number in (0, 1).")
-        if theta is not None and (not isinstance(theta, int | float) or not 0 < theta <= 1):
-            raise FairTestError(f"--theta {theta!r} is not allowed; it must be a number in (0, 1].")
+        check_judging(theta, confidence)
         if a.resolve() == b.resolve():
             raise FairTestError(f"{str(a)!r} and {str(b)!r} are the same run; name two.")
         first, second = (read_run(path, "executions.npz") for path in (a, b))
@@ -117,6 +114,13 @@ class Comparison:
     def _repr_html_(self) -> str:
         words = "".join(f"<p>{escape(text)}</p>" for text in (self.verdict, *self.warnings))
         return f"<div>{words}{picture(self.drawn('png'), self.verdict, 'png')}<pre>{escape(str(self))}</pre></div>"
+
+
+def check_judging(theta: float | None, confidence: float) -> None:
+    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise FairTestError(f"--confidence {confidence!r} is not allowed; it must be a number in (0, 1).")
+    if theta is not None and (not isinstance(theta, int | float) or not 0 < theta <= 1):
+        raise FairTestError(f"--theta {theta!r} is not allowed; it must be a number in (0, 1].")
 
 
 def compared(a: FinishedRun, b: FinishedRun, *, theta: float | None = None, confidence: float = 0.95) -> dict[str, Any]:

@@ -93,6 +93,7 @@ def repair(args: Namespace) -> int:
 
 
 def check_numbers(args: Namespace) -> None:
+    from epymarl_fairtest.repair.regressions import STREAMS
     from epymarl_fairtest.repair.welfare import WELFARES, check_weight
 
     check_place(args)
@@ -100,9 +101,10 @@ def check_numbers(args: Namespace) -> None:
     for name, value in (("--share", args.share), ("--max-loss", args.max_loss)):
         if not (math.isfinite(value) and 0 <= value <= 1):
             raise FairTestError(f"{name} {value:g} is not allowed; it must be a share from 0 to 1.")
-    for name, value, most in (("--steps", args.steps, 10**10), ("--executions", args.executions, 10**7)):
-        if not 1 <= value <= most:
-            raise FairTestError(f"{name} {value} is not allowed; it must be a whole number from 1 to {most:,}.")
+    counts = (("--steps", args.steps, 1, 10**10), ("--executions", args.executions, STREAMS, 10**7))
+    for name, value, least, most in counts:
+        if not least <= value <= most:
+            raise FairTestError(f"{name} {value} is not allowed; it must be a whole number from {least} to {most:,}.")
     for weight in args.weight or ():
         if args.welfare:
             check_weight(args.welfare, weight)

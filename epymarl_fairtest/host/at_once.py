@@ -1,6 +1,7 @@
 """A controller's answers for all steps of a batch, computed when the learner asks for the first one.
 
-The hosts ask step by step, 2 x 51 small products per update. The numbers are the same up to rounding.
+The hosts ask step by step, 2 x 51 small products per update. The numbers are the same up to rounding; without memory,
+steps after an episode's end, which the learner masks, are not computed and answered with zeros.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ def forward_at_once(mac: Any) -> None:
         return torch.cat(parts, dim=-1)
 
     def all_steps(batch: Any) -> Any:
-        x = torch.relu(agent.fc1(inputs_of(batch)))  # (episodes, steps, agents, hidden)
+        inputs = inputs_of(batch)  # (episodes, steps, agents, numbers)
         if not mac.args.use_rnn:
-            return agent.fc2(torch.relu(agent.rnn(x)))
+            there = batch["filled"][:, :, 0] > 0
+            x = agent.fc2(torch.relu(agent.rnn(torch.relu(agent.fc1(inputs[there])))))
+            return x.new_zeros(*inputs.shape[:3], x.shape[-1]).index_put((there,), x)
+        x = torch.relu(agent.fc1(inputs))
         cell, (episodes, steps, agents, hidden) = agent.rnn, x.shape
         weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
         x = x.transpose(0, 1).reshape(steps, episodes * agents, hidden)

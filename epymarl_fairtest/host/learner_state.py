@@ -124,6 +124,17 @@ def finite(parameters: Any) -> bool:
     return all(math.isfinite(float(value.detach().sum())) for value in parameters)
 
 
+class Pace:
+    """The learning rates of a learner's optimisers, as a share of what they are now."""
+
+    def __init__(self, learner: Any) -> None:
+        self._usual = [(group, group["lr"]) for _, one in _optimisers(learner) for group in one.param_groups]
+
+    def set(self, share: float) -> None:
+        for group, rate in self._usual:
+            group["lr"] = rate * share
+
+
 def remembered_learner(host: Host, args: Any) -> Callable[[], Any]:
     """The learner that the host will make for this training: hosts make it last and show it to nobody."""
     made: list[Any] = []

@@ -19,7 +19,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host.at_once import forward_at_once
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
-from epymarl_fairtest.host.learner_state import finite, restore, settings_of_learner, state_of
+from epymarl_fairtest.host.learner_state import Pace, finite, restore, settings_of_learner, state_of
 from epymarl_fairtest.host.random_states import given_back, seed_everything
 from epymarl_fairtest.repair.collector import Collector, some_tests
 from epymarl_fairtest.repair.contract import Diverged, Lesson, Trained
@@ -41,6 +41,8 @@ from epymarl_fairtest.team.saved import saved_team
 BATCH = 32  # episodes per collection
 UPDATES = 8  # of the learner, per collection
 RELEARNED = 40  # collections in which what was not kept of a learner is learned again; the agents do not change
+SLOWING = 0.5  # share of the steps, the last ones, in which the learning rate falls to 0: no accident of the last
+# updates is what is left
 INSTALL = (
     "Training needs a host. Name an EPyMARL checkout with `fairtest install CHECKOUT` or EPYMARL_HOME, or install"
     " PyMARLzoo+: pip install --no-deps pymarlzooplus==1.1.0"
@@ -127,7 +129,7 @@ class HostTrainer:
         generator = rng.named(lesson.seed, "lesson")
         epsilon = float(training.args.epsilon_finish)
 
-        def turn(lesson: Lesson) -> None:
+        def turn() -> None:
             tests = some_tests(BATCH, team, lesson.starts, lesson.share, generator)
             episodes = collector.play(learning.policy(), tests, epsilon)
             learning.take(episodes, episodes.rewards if lesson.shaping is None else lesson.shaping(episodes.rewards))
@@ -136,8 +138,10 @@ class HostTrainer:
         if held:
             restore(training.learner, held, str(lesson.policy / LEARNER))
         else:
-            for _ in range(RELEARNED):
-                turn(Lesson(lesson.policy, 0, lesson.seed))
+            for _ in range(
+                RELEARNED
+            ):  # with this arm's own reward: what comes later is learned from these episodes, too
+                turn()
                 for _ in range(UPDATES):
                     learning.update(1)
                     put_back(training, weights)
@@ -147,9 +151,10 @@ class HostTrainer:
             )
         if not record.learner:
             notes.append("policy.yaml does not say how the team was trained: the host's own settings were used.")
-        before = learning.steps
+        before, pace = learning.steps, Pace(training.learner)
         while learning.steps - before < lesson.steps:
-            turn(lesson)
+            pace.set(min(1.0, (1 - (learning.steps - before) / lesson.steps) / SLOWING))
+            turn()
             learning.update(UPDATES)
             if not finite(training.mac.parameters()):
                 raise Diverged(

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import cannot_write, write_arrays, write_json
 from epymarl_fairtest.curve.player import Player, curve_tests
 from epymarl_fairtest.curve.point import Played, curve_judge
 from epymarl_fairtest.repair.contract import Lesson, Trainer
-from epymarl_fairtest.repair.plan import FRESH, VALIDATION
+from epymarl_fairtest.repair.plan import REPEATED
+from epymarl_fairtest.repair.regressions import repeated
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.read import read_arrays
 from epymarl_fairtest.team.checkpoint import digest, load_weights
 from epymarl_fairtest.team.saved import saved_team
 
-MEASURED, TOLD = "measured.npz", "arm.json"
+MEASURED, RESULT = "measured.npz", "arm.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Arm:
     lesson: Lesson | None
     trainer: Trainer | None
     settings: Settings
-    sets: dict[str, int]  # executions by the name of their set
+    sets: dict[str, int]  # starts by the name of their set
 
     def __str__(self) -> str:
         return self.name
@@ -56,9 +56,9 @@ def measured(folder: Path, name: str) -> Played:
 def is_finished(arm: Arm) -> bool:
     """Is everything there, of the same weights?"""
     try:
-        told = json.loads((arm.folder / TOLD).read_bytes())
+        result = json.loads((arm.folder / RESULT).read_bytes())
         team = arm.folder if arm.lesson else arm.policy
-        same: bool = told["weights"] == digest(load_weights(team / "agent.th")) and told["sets"] == arm.sets
+        same: bool = result["weights"] == digest(load_weights(team / "agent.th")) and result["sets"] == arm.sets
         return same and (arm.folder / MEASURED).is_file()
     except (OSError, ValueError, KeyError, TypeError, FairTestError):
         return False
@@ -69,7 +69,7 @@ def run_arm(arm: Arm) -> dict[str, Any]:
     half = arm.folder.with_name(f".{arm.folder.name}.tmp")
     try:
         if is_finished(arm):
-            return json.loads((arm.folder / TOLD).read_bytes())  # type: ignore[no-any-return]
+            return json.loads((arm.folder / RESULT).read_bytes())  # type: ignore[no-any-return]
         began = time.process_time()
         shutil.rmtree(half, ignore_errors=True)
         half.mkdir(parents=True)
@@ -81,12 +81,12 @@ def run_arm(arm: Arm) -> dict[str, Any]:
         seconds = time.process_time() - began
         team = half if arm.lesson else arm.policy
         write_arrays(half / MEASURED, play(team, arm.settings, arm.sets))
-        told = {"weights": digest(load_weights(team / "agent.th")), "sets": arm.sets, "notes": notes, "steps": steps,
+        result = {"weights": digest(load_weights(team / "agent.th")), "sets": arm.sets, "notes": notes, "steps": steps,
                 "training_cpu_seconds": round(seconds, 1)}  # fmt: skip
-        write_json(half / TOLD, told)
+        write_json(half / RESULT, result)
         shutil.rmtree(arm.folder, ignore_errors=True)
         half.rename(arm.folder)
-        return told
+        return result
     except FairTestError as error:
         return {"error": str(error)}
     except OSError as error:
@@ -103,7 +103,10 @@ def play(policy: Path, settings: Settings, sets: dict[str, int]) -> dict[str, An
     player = Player(team, settings, curve_judge(settings, team.task), lambda message: None)
     columns: dict[str, Any] = {}
     for name, count in sets.items():
-        played = player.play(team.policy, curve_tests(team, count, settings.root_seed(), "repair", name))
+        tests = curve_tests(team, count, settings.root_seed(), "repair", name)
+        if name == REPEATED:
+            tests = repeated(tests, rng.named(settings.root_seed(), "repair", name, "streams"))
+        played = player.play(team.policy, tests)
         columns |= {f"{name}_{part}": getattr(played, part) for part in ("received", "index", "unfair")}
     return columns
 
@@ -118,13 +121,3 @@ def copy_arm(source: Path, target: Path) -> None:
         half.rename(target)
     except OSError as error:
         raise cannot_write(target, error) from error
-
-
-def sets_of(validation: int, fresh: int) -> dict[str, int]:
-    return {VALIDATION: validation, FRESH: fresh}
-
-
-def fair_before_unfair_now(before: Played, now: Played) -> float:
-    """The share of starts that were fair and are unfair now."""
-    fair = ~before.unfair & ~np.isnan(before.index)
-    return float(now.unfair[fair].mean()) if fair.any() else 0.0

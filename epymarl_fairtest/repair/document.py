@@ -20,11 +20,15 @@ SEARCHED = maybe(named(maybe(count)))
 TEAM = having(MEASURED | {"search": SEARCHED})
 TRAINED = having(
     MEASURED | {
-        "seed": count, "steps": count, "return_change": real, "worst_off_change": real, "newly_unfair": share,
-        "search": SEARCHED, "regression": SEARCHED, "training_cpu_seconds": real,
+        "seed": count, "steps": count, "return_change": real, "return_change_low": real,
+        "return_change_high": real, "worst_off_change": real, "newly_unfair": share,
+        "formerly_fair": count, "search": SEARCHED, "regression": SEARCHED, "training_cpu_seconds": real,
     }
 )  # fmt: skip
-JUDGED = having({"verdict": lambda value: value in VERDICTS, "why": words, "weight": real})
+JUDGED = having(
+    {"verdict": lambda value: value in VERDICTS, "why": words, "weight": real,
+     "seed_cpu_seconds": real, "newly_unfair_beyond_control": maybe(real), "beyond_control_high": maybe(real)}
+)  # fmt: skip
 POINT = having(MEASURED | {"seed": count, "arm": words, "weight": maybe(real), "chosen": lambda v: isinstance(v, bool)})
 DOCUMENT: dict[str, Holds] = {
     "format": count,

@@ -12,12 +12,13 @@ from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.curve.checkpoints import checkpoints_of
 from epymarl_fairtest.curve.marks import loss_of
 from epymarl_fairtest.curve.point import Played, point_of
-from epymarl_fairtest.repair.arms import Arm, copy_arm, fair_before_unfair_now, is_finished, measured, run_arm, sets_of
+from epymarl_fairtest.repair.arms import Arm, copy_arm, is_finished, measured, run_arm
 from epymarl_fairtest.repair.contract import Lesson, Trainer
 from epymarl_fairtest.repair.document import FORMAT
-from epymarl_fairtest.repair.plan import BEFORE, CONTROL, FRESH, REPAIRED, VALIDATION, Plan, arm_name
+from epymarl_fairtest.repair.plan import BEFORE, CONTROL, FRESH, REPAIRED, REPEATED, VALIDATION, Plan, arm_name
+from epymarl_fairtest.repair.regressions import regressions
 from epymarl_fairtest.repair.search import COUNTED, Search, run_search
-from epymarl_fairtest.repair.verdict import chosen, judge, overall
+from epymarl_fairtest.repair.verdict import chosen, judge, overall, return_ends
 from epymarl_fairtest.store.finished import read_summary
 from epymarl_fairtest.team.checkpoint import load_record
 
@@ -30,17 +31,17 @@ class Repair:
     plan: Plan
     trainer: Trainer
     fan: Fan
-    told: dict[str, dict[str, Any]] = field(default_factory=dict)  # by arm, what its job said
+    finished: dict[str, dict[str, Any]] = field(default_factory=dict)  # by its name, what a job gave back
     stopped: list[dict[str, str]] = field(default_factory=list)
 
     def run(self) -> dict[str, Any]:
         """Everything but what is finished already; the content of repair.json, without what the command adds."""
         plan = self.plan
-        before = Arm("the team before", plan.out / BEFORE, plan.policy, None, None, plan.settings, self._sets)
+        before = Arm("the team before", plan.out / BEFORE, plan.policy, None, None, plan.settings, plan.sets)
         arms = [arm for seed in plan.seeds for arm in self._arms(seed)]
         checkpoints = self._checkpoints()
         self._work([before, *arms, *checkpoints], run_arm)
-        if before.name not in self.told:
+        if before.name not in self.finished:
             raise FairTestError(f"The team cannot be executed: {self.stopped[-1]['why']}")
         was = measured(before.folder, VALIDATION)
         pairs = [pair for seed in plan.seeds if (pair := self._choose(seed, was)) is not None]
@@ -48,10 +49,6 @@ class Repair:
             raise FairTestError("No seed was trained to its end: " + "; ".join(one["why"] for one in self.stopped))
         searches = self._search([(seed, arm) for seed, _ in pairs for arm in (CONTROL, REPAIRED)])
         return self._document(pairs, searches, self._fairest(checkpoints, was))
-
-    @property
-    def _sets(self) -> dict[str, int]:
-        return sets_of(self.plan.validation, self.plan.executions)
 
     def _arms(self, seed: int) -> list[Arm]:
         plan = self.plan
@@ -66,7 +63,7 @@ class Repair:
                 lesson,
                 self.trainer,
                 plan.settings,
-                self._sets,
+                plan.sets,
             )
             for name, lesson in lessons.items()
         ]
@@ -80,7 +77,7 @@ class Repair:
         final = load_record(self.plan.policy).training_steps
         return [
             Arm(f"checkpoint {one.step}", self.plan.out / "checkpoints" / str(one.step), one.folder, None, None,
-                self.plan.settings, self._sets)
+                self.plan.settings, self.plan.sets)
             for one in found if one.step != final and (one.folder / "policy.yaml").is_file()
         ]  # fmt: skip
 
@@ -89,7 +86,7 @@ class Repair:
             if "error" in result:
                 self.stopped.append({"arm": str(job), "why": result["error"].strip().splitlines()[-1]})
             else:
-                self.told[str(job)] = result
+                self.finished[str(job)] = result
 
     def _choose(self, seed: int, was: Played) -> tuple[int, int] | None:
         """The weight for this seed, by validation; None where the control or every weight was stopped."""
@@ -110,7 +107,7 @@ class Repair:
             for seed, arm in teams
         ]  # fmt: skip
         self._work(jobs, run_search)
-        return {f"{seed} {arm}": self.told.get(str(job), {}) for (seed, arm), job in zip(teams, jobs, strict=True)}
+        return {f"{seed} {arm}": self.finished.get(str(job), {}) for (seed, arm), job in zip(teams, jobs, strict=True)}
 
     def _weight_of(self, seed: int, arm: str) -> str:
         """A search belongs to the weights that were searched: another choice of weight is another search."""
@@ -145,21 +142,36 @@ class Repair:
             "policy": str(policy.relative_to(self.plan.out) if policy.is_relative_to(self.plan.out) else policy),
         }
 
-    def _trained(self, seed: int, arm: str, told: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    def _trained(self, seed: int, arm: str, result: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
         plan = self.plan
         was, now = measured(plan.out / BEFORE, FRESH), measured(plan.folder(seed, arm), FRESH)
         then, after = point_of(0, was), point_of(0, now)
+        low, high = return_ends(now, was)
         return {
             "seed": seed,
             **self._measured(plan.folder(seed, arm), plan.folder(seed, arm)),
-            "steps": told["steps"],
-            "training_cpu_seconds": told["training_cpu_seconds"],
+            "steps": result["steps"],
+            "training_cpu_seconds": result["training_cpu_seconds"],
             "return_change": -loss_of(after.team_return, then.team_return),
+            "return_change_low": low,
+            "return_change_high": high,
             "worst_off_change": -loss_of(after.worst_off, then.worst_off),
-            "newly_unfair": fair_before_unfair_now(was, now),
+            **self._regressions(seed, arm),
             "search": found.get("search"),
             "regression": found.get("regression"),
         }
+
+    def _regressions(self, seed: int, arm: str) -> dict[str, Any]:
+        """Starts that were fair before and are not now; of the repaired team beside its control."""
+        plan = self.plan
+        before = measured(plan.out / BEFORE, REPEATED)
+        control = measured(plan.folder(seed, CONTROL), REPEATED)
+        now = control if arm == CONTROL else measured(plan.folder(seed, arm), REPEATED)
+        found = regressions(before, now, None if arm == CONTROL else control)
+        numbers = {"formerly_fair": found.formerly_fair, "newly_unfair": found.share}
+        if arm == CONTROL:
+            return numbers
+        return numbers | {"newly_unfair_beyond_control": found.beyond, "beyond_control_high": found.beyond_high}
 
     def _document(
         self,
@@ -173,12 +185,13 @@ class Repair:
         for seed, number in pairs:
             shaping = plan.shapings[number]
             names = {CONTROL: f"seed {seed} {CONTROL}", REPAIRED: f"seed {seed} {arm_name(shaping)}"}
-            notes |= {note for name in names.values() for note in self.told[name]["notes"]}
-            control.append(self._trained(seed, CONTROL, self.told[names[CONTROL]], searches[f"{seed} {CONTROL}"]))
-            entry = self._trained(seed, REPAIRED, self.told[names[REPAIRED]], searches[f"{seed} {REPAIRED}"])
+            notes |= {note for name in names.values() for note in self.finished[name]["notes"]}
+            control.append(self._trained(seed, CONTROL, self.finished[names[CONTROL]], searches[f"{seed} {CONTROL}"]))
+            entry = self._trained(seed, REPAIRED, self.finished[names[REPAIRED]], searches[f"{seed} {REPAIRED}"])
             beside, now = (measured(plan.folder(seed, arm), FRESH) for arm in (CONTROL, REPAIRED))
-            told = judge(was, beside, now, plan.max_loss)
-            repaired.append(entry | {"weight": shaping.weight, "verdict": told.verdict, "why": told.why})
+            judgement = judge(was, beside, now, plan.max_loss)
+            chosen_as = {"weight": shaping.weight, "verdict": judgement.verdict, "why": judgement.why}
+            repaired.append(entry | chosen_as | {"seed_cpu_seconds": self._seconds(seed)})
         summary = read_summary(plan.run)
         before = self._measured(plan.out / BEFORE, plan.policy)
         return {
@@ -201,6 +214,11 @@ class Repair:
             "notes": sorted(notes),
             "fairtest": __version__,
         }
+
+    def _seconds(self, seed: int) -> float:
+        """Of training, all arms of a seed together."""
+        results = (self.finished.get(str(arm), {}) for arm in self._arms(seed))
+        return round(sum(result.get("training_cpu_seconds", 0.0) for result in results), 1)
 
     def _points(self, pairs: Mapping[int, int]) -> list[dict[str, Any]]:
         """Every trained team, for the figure."""

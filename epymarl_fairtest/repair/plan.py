@@ -11,13 +11,14 @@ from typing import Any
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import cannot_write, json_bytes, write_bytes
 from epymarl_fairtest.repair.contract import Starts
+from epymarl_fairtest.repair.regressions import STREAMS
 from epymarl_fairtest.repair.welfare import Shaping
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.checksum import sealed, unsealed
 
 FILE = "plan.json"
 CONTROL, REPAIRED, BEFORE = "control", "repaired", "before"
-VALIDATION, FRESH = "validation", "fresh"
+VALIDATION, FRESH, REPEATED = "validation", "fresh", "repeated"  # sets of starts that every team plays
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ class Plan:
             "validation": self.validation,
         }
 
+    @property
+    def sets(self) -> dict[str, int]:
+        """Starts by the name of their set: to choose by, to judge by, and to play several times."""
+        return {VALIDATION: self.validation, FRESH: self.executions, REPEATED: max(1, self.executions // STREAMS)}
+
     def folder(self, seed: int, arm: str) -> Path:
         return self.out / f"seed-{seed}" / arm
 
@@ -67,8 +73,8 @@ def open_folder(plan: Plan) -> None:
         before = _read(path)
         unlike = [name for name in asked if name != "seeds" and before.get(name) != json.loads(json.dumps(asked[name]))]
         if unlike:
-            told = "; ".join(f"{name} {before.get(name)!r} there, {asked[name]!r} now" for name in unlike)
-            raise FairTestError(f"{str(plan.out)!r} holds another repair ({told}). Choose another --out.")
+            differences = "; ".join(f"{name} {before.get(name)!r} there, {asked[name]!r} now" for name in unlike)
+            raise FairTestError(f"{str(plan.out)!r} holds another repair ({differences}). Choose another --out.")
     try:
         plan.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

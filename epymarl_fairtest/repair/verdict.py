@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epymarl_fairtest.curve.marks import loss_of
 from epymarl_fairtest.curve.point import Played, Point, point_of
@@ -31,10 +32,22 @@ class Judgement:
     why: str
 
 
+def ends(gain: NDArray[np.float64]) -> tuple[float, float]:
+    """What the mean gain is at least and at most, each at 95% (one-sided); `gain` start by start."""
+    mean, error = float(gain.mean()), float(gain.std(ddof=1) / np.sqrt(len(gain)))
+    return mean - ONE_SIDED * error, mean + ONE_SIDED * error
+
+
 def least_gain(now: Played, then: Played) -> float:
-    """The worst-off agent's mean gain, less what chance may have given: start by start, both teams' own worst-off."""
-    gain = now.received.min(axis=1) - then.received.min(axis=1)
-    return float(gain.mean() - ONE_SIDED * gain.std(ddof=1) / np.sqrt(len(gain)))
+    """The worst-off agent's mean gain, less what chance may have given: both teams' own worst-off."""
+    return ends(now.received.min(axis=1) - then.received.min(axis=1))[0]
+
+
+def return_ends(now: Played, then: Played) -> tuple[float, float]:
+    """What the return gained at least and at most, as shares of what it was."""
+    was = abs(float(then.received.sum(axis=1).mean())) or 1.0
+    low, high = ends(now.received.sum(axis=1) - then.received.sum(axis=1))
+    return low / was, high / was
 
 
 def judge(before: Played, control: Played, repaired: Played, max_loss: float) -> Judgement:

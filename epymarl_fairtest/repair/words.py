@@ -17,6 +17,7 @@ HEAD = (
     "undefined",
     "search",
     "old failures",
+    "newly unfair",
 )
 
 
@@ -70,7 +71,15 @@ def _row(name: str, entry: Data) -> tuple[str, ...]:
         percent(entry["undefined"], 1),
         f"{search['distinct_failures']} of {search['failures']}" if search else "",
         f"{again['unfair']} of {again['failures']} unfair" if again else "",
+        _newly_unfair(entry),
     )
+
+
+def _newly_unfair(entry: Data) -> str:
+    if "newly_unfair" not in entry:
+        return ""
+    beyond = entry.get("newly_unfair_beyond_control")
+    return percent(entry["newly_unfair"]) + (f" ({beyond:+.2%} on the control)" if beyond is not None else "")
 
 
 def text_of(document: Data) -> str:
