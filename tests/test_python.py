@@ -109,7 +109,7 @@ def test_why_tells_of_all_and_of_one(result: fairtest.Result) -> None:
     assert told is not None
     explained = told["failures"][0]["id"]
     assert f"Failure {explained}" in str(result.why(id=explained))
-    assert result.why(id=explained).told["id"] == explained
+    assert result.why(id=explained).explanation["id"] == explained
     other = next(one for one in result.failures["id"] if one not in {entry["id"] for entry in told["failures"]})
     assert f"Failure {other}" in str(result.why(id=other)), "explained when it is asked for"
 

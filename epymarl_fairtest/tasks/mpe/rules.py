@@ -102,7 +102,7 @@ class MpeTask(Task):
         return wrappers(env)[-1]
 
     def state(self, source: Any, seen: Sequence[Any]) -> Array:
-        return padded_state(source.world)[:-1]
+        return self.state_of(source.world)
 
     def read(self, env: Any) -> Array:
         return self.state_of(self._simulator(wrappers(env)).world)
