@@ -330,6 +330,21 @@ def test_several_processes_draw_the_same_curve(models: Path, tmp_path: Path) -> 
     assert drawn(models, tmp_path / "one") == drawn(models, tmp_path / "two", "--jobs", "2")
 
 
+@pytest.mark.ray
+def test_a_cluster_draws_the_same_curve(models: Path, tmp_path: Path) -> None:
+    """Dask's; which cluster it is is the business of `run_all`, which tests/test_study.py looks at."""
+    pytest.importorskip("distributed", reason="dask is not installed")
+    assert drawn(models, tmp_path / "one") == drawn(models, tmp_path / "two", "--backend", "dask")
+
+
+def test_what_takes_long_is_estimated_first(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    drawn(models, tmp_path / "out", "--set", "engine=lockstep")
+    first = capsys.readouterr().err.splitlines()[0]
+    assert "there is no twin of" in first
+    assert "24 executions take about" in first
+    assert "for 3 of them" in first
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
