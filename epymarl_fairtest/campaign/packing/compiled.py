@@ -42,11 +42,23 @@ def pack(stored: Paths, count: int, new: Paths, distance: float, largest: float,
                 break
         numbers[one] = near if near >= 0 else count
         if near < 0:
-            stored.places[count] = new.places[one]
-            stored.sums[:, :, count] = new.sums[:, :, one]
-            stored.stretches[count] = new.stretches[one]
-            stored.lengths[count] = new.lengths[one]
+            _keep(stored, count, new, one)
             count += 1
+
+
+@njit(cache=True, nogil=True)
+def _keep(stored: Paths, count: int, new: Paths, one: int) -> None:
+    """Number by number: numba would compile its whole formatting of text, for the message that two slices differ."""
+    steps, bodies = new.places.shape[1:3]
+    for body in range(bodies):
+        for axis in range(2):
+            for step in range(steps):
+                stored.places[count, step, body, axis] = new.places[one, step, body, axis]
+            for stretch in range(new.stretches.shape[1]):
+                stored.stretches[count, stretch, body, axis] = new.stretches[one, stretch, body, axis]
+        for value in range(4):
+            stored.sums[body, value, count] = new.sums[body, value, one]
+    stored.lengths[count] = new.lengths[one]
 
 
 @njit(cache=True, nogil=True)

@@ -55,7 +55,8 @@ def take_apart(
     `taken` holds `count` rows, and more afterwards, until `wanted` in all, at most `quota` of each kind.
     """
     held = np.zeros(len(kind), np.bool_)
-    held[taken[:count]] = True
+    for row in taken[:count]:
+        held[row] = True
     for row in range(len(kind)):
         if count >= wanted:
             break

@@ -59,6 +59,7 @@ def _reset(
     stream = np.zeros(WORDS, np.uint64)
     order, food_order = np.zeros(players, np.int64), np.zeros(slots, np.int64)
     field = np.zeros((rows, cols), np.int64)
+    zero, one = np.int64(0), np.int64(1)  # literals would be compiled for, each by itself
     for world in range(len(seeds)):
         seed_stream(np.uint64(seeds[world]), stream)
         state = states[world]
@@ -67,27 +68,42 @@ def _reset(
         next_permutation(stream, order)
         for player in range(players):
             for _ in range(ATTEMPTS):
-                row, col = next_integer(stream, 0, rows), next_integer(stream, 0, cols)
+                row, col = next_integer(stream, zero, rows), next_integer(stream, zero, cols)
                 if _free(state, row, col, player):
                     level = next_integer(stream, least[order[player]], most[order[player]] + 1)
                     state[3 * player], state[3 * player + 1], state[3 * player + 2] = row, col, level
                     break
-        weakest = np.sort(state[2 : 3 * players : 3])[:3].sum()
+        weakest = _weakest_three(state, players)
         # food: never at the border, never close to other food, never under a player
         next_permutation(stream, food_order)
-        placed, attempts = 0, 0
+        placed, attempts, food = 0, 0, 0
         while placed < slots and attempts < ATTEMPTS:
             attempts += 1
-            row, col = next_integer(stream, 1, rows - 1), next_integer(stream, 1, cols - 1)
+            row, col = next_integer(stream, one, rows - 1), next_integer(stream, one, cols - 1)
             if _near_food(field, row, col, rows, cols) or not _free(state, row, col, players):
                 continue
             slot = food_order[placed]
             low = least_food[slot]
             high = np.int64(weakest) if most_food[slot] < 0 else most_food[slot]
             field[row, col] = low if low == high else next_integer(stream, low, high + 1)
+            food += field[row, col]
             placed += 1
         _store_food(state, field, players, slots)
-        state[-1] = field.sum()
+        state[-1] = food
+
+
+@njit(cache=True, nogil=True)
+def _weakest_three(state: Array, players: int) -> float:
+    """The levels of the three weakest players together. (Numba takes a second to compile `np.sort`.)"""
+    together = 0.0
+    for player in range(players):
+        weaker = 0
+        for other in range(players):
+            level = state[3 * other + 2]
+            weaker += level < state[3 * player + 2] or (level == state[3 * player + 2] and other < player)
+        if weaker < 3:
+            together += state[3 * player + 2]
+    return together
 
 
 @njit(cache=True, nogil=True)
