@@ -167,7 +167,7 @@ def undoing(subject: Subject, cases: Cases, undone: Decisions, execute: Callable
     arms = subject.ask(both_arms(cases, rows, undone, drawn[:, :OTHER]), execute)
     few = arms.decisions(cases, rows, undone, slip)
     enough = np.array([one.clear for one in few]) & better
-    again = np.flatnonzero(np.array([one.may_be_clear for one in few]) & better)
+    again = np.flatnonzero(np.array([one.may_be_clear() for one in few]) & better)
     more = subject.ask(both_arms(cases, again, undone.take(again), drawn[:, OTHER:]), execute)
     many = (arms.take(again) + more).decisions(cases, again, undone.take(again), slip[again])
     surely = np.zeros(len(cases), bool)

@@ -19,6 +19,7 @@ from epymarl_fairtest.campaign.steps.explain.sharing import Streams, on_streams
 
 LEAST_DROP = 0.25  # of P(unfair), for a decision to be shown
 ERRORS = 2.0  # standard errors by which a measured drop may be below the true one
+ERRORS_OF_SLIPS = 3.0  # the same where none may be lost, though it is asked after each of several rounds
 Array = NDArray[np.float64]
 
 
@@ -48,10 +49,9 @@ class Decision:
         """Does it lower P(unfair) clearly?"""
         return self.drop >= LEAST_DROP and self.helps
 
-    @property
-    def may_be_clear(self) -> bool:
+    def may_be_clear(self, errors: float = ERRORS) -> bool:
         """Could it turn out to be clear on more streams?"""
-        return self.drop + ERRORS * self.error >= LEAST_DROP
+        return self.drop + errors * self.error >= LEAST_DROP
 
     @property
     def helps(self) -> bool:

@@ -14,7 +14,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.campaign.steps.explain.arms import Arms, Before, Decision, both_arms, other_arm
+from epymarl_fairtest.campaign.steps.explain.arms import (
+    ERRORS,
+    ERRORS_OF_SLIPS,
+    Arms,
+    Before,
+    Decision,
+    both_arms,
+    other_arm,
+)
 from epymarl_fairtest.campaign.steps.explain.better import Compared, compared
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Decisions, Rows
 from epymarl_fairtest.campaign.steps.explain.onward import NAME, STREAMS, Onward
@@ -24,7 +32,6 @@ CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh 
 AGAIN = 2  # decisions of a case, slips aside, that are measured on other streams: they were chosen by the first ones
 SURE = 32  # other streams at least, on which what is shown was measured
 ROUNDS = (16, SURE, 96, 256)  # streams after each round of measuring; beyond SURE for slips that may still be clear
-SHOWN = 5  # decisions of a case
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -105,14 +112,17 @@ def checked_decisions(cases: Cases, tried: Tried, onward: Onward) -> Asking[tupl
     before = Before(onward.unfair[case, step + 1], onward.received[case, step + 1])
     arms = yield from other_arm(cases, case, looked.decisions, cases.streams(NAME, STREAMS)[case], before)
     first = looked.judged(cases, arms)
-    rows = np.flatnonzero([one.may_be_clear for one in first])
+    rows = np.flatnonzero(_may_be_clear(first, looked))
     drop = np.array([first[row].drop for row in rows])
     left = looked.take(rows)
     shown = yield from _measured(cases, left.take(_first_of_each(left, -drop, AGAIN)))
-    best: dict[int, list[Decision]] = {}
-    for one in sorted(shown, key=preference):
-        best.setdefault(one.case, []).append(one)
-    return first, [one for some in best.values() for one in some[:SHOWN]]
+    return first, sorted(shown, key=preference)
+
+
+def _may_be_clear(judged: list[Decision], tried: Tried) -> Mask:
+    """Which could turn out to be clear on more streams?"""
+    errors = np.where(tried.slip, ERRORS_OF_SLIPS, ERRORS)
+    return np.array([one.may_be_clear(float(few)) for one, few in zip(judged, errors, strict=True)], bool)
 
 
 def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
@@ -122,7 +132,7 @@ def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
         more = yield from both_arms(cases, tried.case, tried.decisions, drawn[:, first:last])
         known = known + more
         judged = tried.judged(cases, known)
-        may = np.array([one.may_be_clear for one in judged], bool)
+        may = _may_be_clear(judged, tried)
         if last >= SURE:
             clear += [one for one in judged if one.clear]
             may &= tried.slip & np.array([not one.clear for one in judged], bool)
