@@ -53,6 +53,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     "torch": {"host", "strategies/gmt", "tasks/tag/environment", "team", "testing"},
     "gymnasium": {"host", "tasks", "team", "testing"},
     "lbforaging": {"tasks/foraging"},
+    "vmas": {"tasks/vmas"},
     "numba": {
         "campaign/packing/compiled",
         "engine/choice",
