@@ -84,6 +84,7 @@ setup(
             "hypothesis>=6.100",
             "selenium>=4.10",
             "pytest-xdist>=3.5",
+            "rware>=2.0,<3",  # the task warehouse
         ],
         "check": ["ruff==0.17.4", "mypy==2.4.1", "types-PyYAML", "types-tqdm"],
     },

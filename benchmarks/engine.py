@@ -6,16 +6,21 @@ python -m benchmarks.engine --engine lockstep --workers 1,2 [--keys rware:rware-
 `runner` is the host's EpisodeRunner on the environments as upstream publishes them, which is what it costs without
 FairTest; `runner_lean` the same on FairTest's own environments, which play by the same rules in half the time. Without
 --json the environment steps per second of benchmarks.simulators follow. With --engine lockstep only that engine is
-measured, in several processes, in episodes per second of the clock.
+measured, in several processes: in episodes per second of the clock, and in CPU seconds. The clock tells of the cores
+that happened to be idle; what the busiest process and this one together take in CPU seconds is what idle cores would
+leave.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import time
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,19 +103,37 @@ def measure(task: str, agent: str) -> dict[str, Any]:
     return {"task": task, "agent": agent, "host": host.name, **results, **ratios}
 
 
-def scaling(keys: Sequence[str], workers: Sequence[int], episodes: int = 512) -> None:
-    """Episodes per second of the clock by number of processes; an untrained team, 50 steps an episode."""
+def scaling(keys: Sequence[str], workers: Sequence[int], episodes: int) -> None:
+    """By number of processes: episodes per second of the clock and CPU seconds; an untrained team, 50 steps each."""
     for key in keys:
-        team, speeds = random_team(key, time_limit=50), []
+        team, clock, longest = random_team(key, time_limit=50), [], []
         tests = random_tests(episodes, team.task.state_size, np.random.default_rng(0))
         for number in workers:
             engine = real_engine(team, configure({"workers": number, "engine": "lockstep"}))
             engine.execute(tests)  # makes the worlds
-            began = time.perf_counter()
+            began, own, theirs = time.perf_counter(), time.process_time(), of_children()
             engine.execute(tests)
-            speeds.append(episodes / (time.perf_counter() - began))
-        shown = ", ".join(f"{number}: {speed:.1f}" for number, speed in zip(workers, speeds, strict=True))
-        print(f"{key:<45} episodes/s with workers {shown}; {speeds[-1] / speeds[0]:.2f}x", flush=True)
+            clock.append(episodes / (time.perf_counter() - began))
+            spent = [after - theirs.get(process, 0.0) for process, after in of_children().items()]
+            longest.append(time.process_time() - own + max(spent, default=0.0))
+            del engine
+        print(
+            f"{key:<45} {episodes} episodes"
+            + "".join(
+                f"; workers {n}: {c:.1f}/s, {s:.2f} CPU s" for n, c, s in zip(workers, clock, longest, strict=True)
+            )
+            + f"; {clock[-1] / clock[0]:.2f}x by the clock, {longest[0] / longest[-1]:.2f}x if the cores were idle",
+            flush=True,
+        )
+
+
+def of_children() -> dict[int, float]:
+    """CPU seconds so far of each process that this one has started and that still runs."""
+    seconds = {}
+    for child in multiprocessing.active_children():
+        fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+        seconds[int(child.pid or 0)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 def main() -> None:
@@ -121,11 +144,12 @@ def main() -> None:
     parser.add_argument("--engine", choices=["all", "lockstep"], default="all")
     parser.add_argument("--workers", default="1,2", help="numbers of processes of the lock-step engine")
     parser.add_argument("--keys", nargs="+", default=list(KEYS.values()), help="gymnasium ids for --engine lockstep")
+    parser.add_argument("--episodes", type=int, default=512, help="for --engine lockstep")
     args = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if args.engine == "lockstep":
-        return scaling(args.keys, [int(number) for number in args.workers.split(",")])
+        return scaling(args.keys, [int(number) for number in args.workers.split(",")], args.episodes)
     if not args.json:
         print("episodes per CPU second, how often EpisodeRunner's, and (in brackets) EpisodeRunner on FairTest's own")
         print("environments and how often that")

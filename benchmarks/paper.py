@@ -55,12 +55,18 @@ CHILD = "import resource, sys; from epymarl_fairtest.commands import main; code 
 
 def paper_run(policy: Path, times: int = 1) -> dict[str, Any]:
     """The summary of `times` the paper's rounds, with the memory and CPU time of its process."""
+    return measured_run(policy, "--preset", "paper", "--budget", str(18_000 * times), "--set", f"rounds={3 * times}")
+
+
+def measured_run(policy: Path, *more: str) -> dict[str, Any]:
+    """The summary of a run in a process of its own, its memory and CPU time, and the size of its page."""
     with tempfile.TemporaryDirectory() as out:
-        sizes = ["--budget", str(18_000 * times), "--set", f"rounds={3 * times}"]
-        words = ["run", "--policy", str(policy), "--preset", "paper", *sizes, "--out", f"{out}/run", "--json"]
+        words = ["run", "--policy", str(policy), *more, "--out", f"{out}/run", "--json"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", CHILD, *words], capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        pages = list(Path(out).glob("run/report/index.html"))
+        page = sum(path.stat().st_size for path in pages) / 1024
     if done.returncode:
         raise SystemExit(done.stderr)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -68,6 +74,7 @@ def paper_run(policy: Path, times: int = 1) -> dict[str, Any]:
         **json.loads(done.stdout),
         "process_cpu_seconds": spent,
         "memory_mib": int(done.stderr.split()[-1]) / 1024,
+        "page_kib": page,
     }
 
 

@@ -1,10 +1,12 @@
 """Train a team with a host's controller, learner and replay buffer on episodes that the twin engine collects.
 
 A host's own loop plays one episode at a time; here the twin plays `--batch` at once, by the same rules, and the
-learner is asked `--updates` times per batch. What comes out is a policy folder like that of `fairtest=True`:
+learner is asked `--updates` times per batch. An actor-critic learner learns from what its team has just played: it gets
+`batch_size` episodes at a time and is asked once. What comes out is a policy folder like that of `fairtest=True`:
 weights, policy.yaml, learning curve and training sample; `fairtest curve OUT/checkpoints` draws its fairness.
 
 python tools/train_with_twin.py --algorithm qmix --env fairtest_lbf --steps 5000000 --out policies/lbf-qmix use_rnn=True
+python tools/train_with_twin.py --algorithm mappo --env fairtest_lbf --steps 20000000 --out policies/lbf-mappo
 """
 
 from __future__ import annotations
@@ -92,8 +94,17 @@ def main() -> None:
     curve: list[tuple[int, float, float]] = []
     began = time.process_time()
 
-    def played(count: int, epsilon: float) -> Episodes:
-        return collector.play(learning.policy(), some_tests(count, team, None, 0.0, generator), epsilon)
+    on_policy = args.agent_output_type == "pi_logits"
+
+    def played(count: int, epsilon: float, execution: str = "epsilon_greedy") -> Episodes:
+        return collector.play(learning.policy(), some_tests(count, team, None, 0.0, generator), epsilon, execution)
+
+    def lesson() -> Episodes:
+        """The next episodes to learn from."""
+        if on_policy:
+            return played(args.batch_size, 0.0, "policy")
+        share = min(1.0, learning.steps / args.epsilon_anneal_time)
+        return played(given.batch, args.epsilon_start + share * (args.epsilon_finish - args.epsilon_start))
 
     while True:
         steps = learning.steps
@@ -105,11 +116,10 @@ def main() -> None:
             save(given, training, record, kept, curve)  # a stop loses at most one interval
         if steps >= given.steps:
             break
-        share = min(1.0, steps / args.epsilon_anneal_time)
-        episodes = played(given.batch, args.epsilon_start + share * (args.epsilon_finish - args.epsilon_start))
+        episodes = lesson()
         sample_into(kept, episodes)
         learning.take(episodes, episodes.rewards)
-        learning.update(given.updates)
+        learning.update(1 if on_policy else given.updates)
 
 
 def save(

@@ -27,6 +27,8 @@ def calibrate(args: Namespace) -> int:
     from dataclasses import asdict, replace
 
     from epymarl_fairtest.campaign import calibration
+    from epymarl_fairtest.core.chance import THREE, as_strict
+    from epymarl_fairtest.core.indices import INDICES
     from epymarl_fairtest.core.ledger import Ledger
     from epymarl_fairtest.engine.selection import make_engine
     from epymarl_fairtest.team.saved import saved_team
@@ -35,12 +37,20 @@ def calibrate(args: Namespace) -> int:
     team = saved_team(args.policy, settings.allocation)
     engine = make_engine(team, settings, warn)
     result = calibration.calibrate(team, settings, engine, settings.root_seed(), Ledger())
+    agents = team.task.n_agents if settings.agents == "all" else len(settings.agents)
+    alike = as_strict(INDICES[settings.index], team.task.theta, agents)
     if args.json:
-        print(json.dumps({**asdict(result), "index": settings.index, "quantile": settings.quantile}))
+        told = {"index": settings.index, "quantile": settings.quantile, "agents": agents, "as_strict": alike}
+        print(json.dumps({**asdict(result), **told}))
     else:
         print(
             f"theta = {result.theta:.4f}: {result.share:.1%} of {result.defined} random executions have an index"
             f" ({settings.index}) of at most that; in {result.episodes - result.defined} more nobody received anything."
             f" The task's own threshold is {team.task.theta:g}."
         )
+        if agents != THREE:
+            print(
+                f"For {agents} agents {alike:.3f} is as strict as {team.task.theta:g} is for three: of rewards divided"
+                " at random both call the same share unfair."
+            )
     return 0

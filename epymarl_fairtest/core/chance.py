@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.judged import Array
 
 DIVISIONS = 20_000  # give the share to within 0.7 percentage points
+THREE = 3  # agents, for which the tasks' own thresholds were set
 
 
 def unfair_by_chance(index: Callable[[Array], Array], theta: float, agents: int) -> float:
@@ -15,5 +18,16 @@ def unfair_by_chance(index: Callable[[Array], Array], theta: float, agents: int)
 
     Independent exponential rewards divide their sum like that. The sample is always the same one.
     """
-    rewards = rng.named(0, "divisions", agents).exponential(size=(DIVISIONS, agents))
-    return float((index(rewards) <= theta).mean())
+    return float((index(_divisions(agents)) <= theta).mean())
+
+
+def as_strict(index: Callable[[Array], Array], theta: float, agents: int) -> float:
+    """The threshold that calls as many random divisions among so many agents unfair as `theta` does among THREE."""
+    if agents == THREE:
+        return theta
+    return float(np.quantile(index(_divisions(agents)), unfair_by_chance(index, theta, THREE)))
+
+
+def _divisions(agents: int) -> Array:
+    rewards: Array = rng.named(0, "divisions", agents).exponential(size=(DIVISIONS, agents))
+    return rewards

@@ -55,7 +55,11 @@ class Learning:
     def __init__(self, training: Training, record: PolicyRecord, available: Any) -> None:
         self.training, self.record, self._available = training, record, torch.as_tensor(available).int()
         self.steps = self.episodes = 0
-        if training.args.agent == "rnn" and training.args.mac == "basic_mac":
+        if (
+            training.args.agent == "rnn"
+            and training.args.mac == "basic_mac"
+            and hasattr(training.learner, "target_mac")
+        ):
             forward_at_once(training.mac)
             forward_at_once(training.learner.target_mac)
 

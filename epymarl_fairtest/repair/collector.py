@@ -27,8 +27,8 @@ class Collector:
         self._real = engine if isinstance(engine, Lockstep) else None
         self.engine = engine.name
 
-    def play(self, policy: Policy, tests: Tests, epsilon: float) -> Episodes:
-        team, rule = self._team, ActionRule("epsilon_greedy", epsilon, 1.0, self._team.available)
+    def play(self, policy: Policy, tests: Tests, epsilon: float, execution: str = "epsilon_greedy") -> Episodes:
+        team, rule = self._team, ActionRule(execution, epsilon, 1.0, self._team.available)
         if self._real is not None:
             self._current.policy, self._real.rule, self._real.keeps_obs = policy, rule, True
             return self._real.execute(tests)

@@ -196,7 +196,7 @@ class WarehouseTask(Task):
         return states, fine & self.is_start(states)
 
     def is_start(self, states: Array) -> NDArray[np.bool_]:
-        finite = np.isfinite(states).all(axis=1)
+        finite: NDArray[np.bool_] = np.all(np.isfinite(states), axis=1)
         states = np.where(finite[:, None], states, 0.0)
         wanted, empty = self.wanted(states), self.robots(states)[..., SHELF:] == 0
         known = np.all((wanted >= 1) & (wanted <= len(self._homes)), axis=1) & _different(wanted)
