@@ -73,7 +73,8 @@ class _Painter:
         self.scale = min((right - left) / spans[0], (bottom - top) / spans[1])
         self.corner = (left, top + self.scale * spans[1])
         things = [body for body in scene.field.bodies if body.shape != AGENT]
-        self.resting, self.moving = [], []  # those that never change are drawn once; others keep their order above them
+        self.resting: list[Body] = []  # never change, and are drawn once
+        self.moving: list[Body] = []  # keep their order above them
         for body in things:
             still = bool((body.at == body.at[0]).all() and body.present.all())
             (self.resting if still and not self.moving else self.moving).append(body)
