@@ -218,7 +218,7 @@ class Repair:
     def _seconds(self, seed: int) -> float:
         """Of training, all arms of a seed together."""
         results = (self.finished.get(str(arm), {}) for arm in self._arms(seed))
-        return float(round(sum(result.get("training_cpu_seconds", 0.0) for result in results), 1))
+        return round(sum(float(result.get("training_cpu_seconds", 0)) for result in results), 1)
 
     def _points(self, pairs: Mapping[int, int]) -> list[dict[str, Any]]:
         """Every trained team, for the figure."""
