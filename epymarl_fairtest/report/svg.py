@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -57,7 +58,8 @@ def _parsed(figure: Figure) -> Element:
         patch.set(facecolor="none", edgecolor="none")
     file = io.BytesIO()
     # Not `savefig`: it would draw everything twice, the first time only to lay it out.
-    FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Creator": None})
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(file, metadata={"Date": None, "Creator": None})
     drawing = ElementTree.fromstring(file.getvalue())
     for part in drawing.iter():
         part.tag = part.tag.rpartition("}")[2]

@@ -134,7 +134,7 @@ def _contact_forces(world: Any, pairs: list[Pair], p_force: list[Any]) -> list[A
     """
     margin, strength = world.contact_margin, world.contact_force
     at = [entity.state.p_pos.tolist() for entity in world.entities]
-    sums = [None if force is None else force.tolist() for force in p_force]
+    sums: list[Any] = [None if force is None else force.tolist() for force in p_force]
     for a, b, first, second, sizes, reach in pairs:
         dx, dy = at[a][0] - at[b][0], at[a][1] - at[b][1]
         square = dx * dx + dy * dy
