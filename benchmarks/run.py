@@ -5,7 +5,7 @@
 Each run is a fresh process (`fairtest run --policy ...`, nothing else set, budget 1,000): without the explanation, with
 it, and without it on a cold compilation cache. The floor is measured beside them, in a process of its own: importing
 the libraries that such a run cannot do without, and the matrix products of the steps that it executed. Seconds move
-with the machine and with what else runs on it, ratios to the floor hardly do. The least of N repetitions counts.
+with the machine and with what else runs on it, ratios to the floor less. The least of N repetitions counts.
 """
 
 from __future__ import annotations

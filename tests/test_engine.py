@@ -80,6 +80,15 @@ def test_more_tests_than_one_chunk_are_executed_in_their_order(chunk: int, monke
     )
 
 
+def test_few_worlds_are_made_for_few_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A particle world takes long to make, and holds a surface of its own to draw on."""
+    monkeypatch.setattr(lockstep, "FEWEST_WORLDS", 4)
+    engine, tests = engine_of("spread", "gru"), some_tests("spread", 30)
+    episodes = engine.execute(tests)
+    assert len(engine._worlds) == 4
+    assert_identical(episodes.take(slice(9, 11)), engine_of("spread", "gru").execute(tests.take(slice(9, 11))))
+
+
 @pytest.mark.fresh
 def test_two_processes_with_different_hash_seeds_give_the_same_episodes() -> None:
     def digests(hash_seed: str) -> str:

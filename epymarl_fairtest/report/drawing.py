@@ -72,10 +72,10 @@ class _Painter:
         spans = scene.field.high - scene.field.low
         self.scale = min((right - left) / spans[0], (bottom - top) / spans[1])
         self.corner = (left, top + self.scale * spans[1])
-        things = [body for body in scene.field.bodies if body.shape != AGENT]
-        self.resting: list[Body] = []  # never change, and are drawn once
-        self.moving: list[Body] = []  # keep their order above them
-        for body in things:
+        # Things that never change are drawn once; the others keep their order above them.
+        self.resting: list[Body] = []
+        self.moving: list[Body] = []
+        for body in (body for body in scene.field.bodies if body.shape != AGENT):
             still = bool((body.at == body.at[0]).all() and body.present.all())
             (self.resting if still and not self.moving else self.moving).append(body)
         self.backdrop = self._backdrop()

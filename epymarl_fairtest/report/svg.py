@@ -58,7 +58,7 @@ def _parsed(figure: Figure) -> Element:
         patch.set(facecolor="none", edgecolor="none")
     file = io.BytesIO()
     # Not `savefig`: it would draw everything twice, the first time only to lay it out.
-    canvas: Any = FigureCanvasSVG(figure)  # it has no types
+    canvas: Any = FigureCanvasSVG(figure)
     canvas.print_svg(file, metadata={"Date": None, "Creator": None})
     drawing = ElementTree.fromstring(file.getvalue())
     for part in drawing.iter():
