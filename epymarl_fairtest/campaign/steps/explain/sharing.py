@@ -36,8 +36,9 @@ def on_streams(
     rows, streams = drawn.shape
     received = np.empty((rows, streams, cases.received.shape[1]))
     size = max(AT_ONCE // max(streams, 1), 1)
+    order = np.argsort(step, kind="stable")  # of those that begin late nobody asks what is explored before
     for first in range(0, rows, size):
-        now = np.arange(first, min(first + size, rows))
+        now = order[first : first + size]
         some = None if decisions is None else decisions.take(now)
         own = greedy if isinstance(greedy, bool) else greedy[now]
         ask = _shared if can_share(cases) else _each
@@ -92,19 +93,20 @@ def _explored(
 ) -> Explored:
     """(rows, streams, steps, agents), nothing where it does not count: before the continuation begins, where another
     action is forced, and of agents that do not explore."""
-    context, steps = cases.context, np.arange(cases.episodes.limit)
-    rule = action_rule(context.team, context.settings)
+    context, begin = cases.context, int(np.min(step, initial=cases.episodes.limit))
+    steps, rule = np.arange(begin, cases.episodes.limit), action_rule(context.team, context.settings)
+    random = np.full((*drawn.shape, *cases.episodes.actions.shape[1:]), -1, np.int16)
     if rule.kind == "greedy" or greedy is True:
-        return np.full((*drawn.shape, *cases.episodes.actions.shape[1:]), -1, np.int16)
+        return random
     at = np.broadcast_to((steps + cases.episodes.shift[case][:, None])[:, None], (*drawn.shape, len(steps)))
     stream = np.broadcast_to(drawn[..., None], at.shape)
-    random = explored(stream.ravel(), at.ravel(), rule).reshape(*at.shape, -1)
-    random[np.broadcast_to((steps < np.asarray(step)[:, None])[:, None], at.shape)] = -1
+    random[:, :, begin:] = explored(stream.ravel(), at.ravel(), rule).reshape(*at.shape, -1)
+    never = (np.arange(random.shape[2]) < np.asarray(step)[:, None])[:, :, None]
     if forced is not None:
-        random = np.where(forced[:, None] >= 0, -1, random).astype(np.int16)
+        never = never | (forced >= 0)
     if not isinstance(greedy, bool):
-        random = np.where(greedy[:, None, None], -1, random).astype(np.int16)
-    return random
+        never = never | greedy[:, None]
+    return np.where(never[:, None], -1, random).astype(np.int16)
 
 
 def _first(holds: NDArray[np.bool_]) -> Rows:
