@@ -126,9 +126,8 @@ def environments() -> list[tuple[str, str, dict[str, Any]]]:
 
 
 # Searches, engines and steps are tried in one environment of each of these. The others are made of the same parts:
-# particles, the grid, or what nobody knows.
-KEYS = {name: key for name, key, _ in environments() if TASKS[name].order <= TASKS["foraging"].order}
-KEYS |= {name: key for name, key, _ in environments() if name in ("reference", "matrix", "generic")}
+# particles, a grid, or what nobody knows.
+KEYS = {name: key for name, key, _ in environments() if name in ("spread", "tag", "foraging", "generic")}
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
