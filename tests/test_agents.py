@@ -135,6 +135,7 @@ def test_page_replay_and_export_judge_the_same_agents(
     assert outcome.sentence.count("agent 3") == 1
 
 
+@pytest.mark.slow
 def test_in_a_random_team_only_the_judged_agents_act_at_random(run_of: Callable[..., Path]) -> None:
     summary = summary_of(run_of(*SMALL, "--set=agents=[2, 3]", "--set=random_team=20"))
     random = summary["competence"]["random_team"]
@@ -191,6 +192,7 @@ def test_sides_are_named_only_where_they_are_those_of_the_agents_under_test() ->
     assert sides(None, 2) is None
 
 
+@pytest.mark.slow
 def test_a_training_sample_is_judged_on_the_same_agents(tmp_path: Path) -> None:
     """The predictor learns from it what the judge says of the two, beside executions of the same two."""
     result = search(replace(team(), sample=training_sample()), chosen(agents=[1, 2]), tmp_path / "run")

@@ -177,6 +177,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in text for name in commands())
 
 
+@pytest.mark.slow
 def test_python_dash_m_is_the_same_command() -> None:
     done = subprocess.run([*FAIRTEST, "--version"], capture_output=True, text=True)
     assert (done.returncode, done.stdout.strip()) == (0, f"fairtest {__version__}")

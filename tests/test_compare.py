@@ -302,6 +302,7 @@ def iterate_with_comments(file: Path) -> Any:
     return ElementTree.parse(file, ElementTree.XMLParser(target=builder)).iter()
 
 
+@pytest.mark.slow
 def test_a_figure_without_a_single_defined_index_can_be_drawn(runs: Path, tmp_path: Path) -> None:
     run = runs / "spoilt"
     number = len(rows_of(run))

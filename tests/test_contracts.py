@@ -150,10 +150,24 @@ def strategy_case(name: str, key: str = SPREAD, recurrent: bool = False) -> Stra
     return StrategyCase(strategy, team_in(key, recurrent), options)
 
 
-@pytest.mark.parametrize("contract", strategies.CONTRACTS, ids=names(strategies.CONTRACTS))
+AT_ONCE = [contract for contract in strategies.CONTRACTS if contract is not strategies.resumes]
+
+
+@pytest.mark.parametrize("contract", AT_ONCE, ids=names(AT_ONCE))
 @pytest.mark.parametrize("name", every_method())
 def test_a_strategy_keeps_its_contract(name: str, contract: Callable[[StrategyCase], None]) -> None:
     contract(strategy_case(name))
+
+
+@pytest.mark.parametrize("name", ["random", "scout"])
+def test_a_search_that_is_interrupted_ends_as_if_nothing_had_happened(name: str) -> None:
+    strategies.resumes(strategy_case(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", every_method())
+def test_any_search_that_is_interrupted_ends_as_if_nothing_had_happened(name: str) -> None:
+    strategies.resumes(strategy_case(name))
 
 
 @pytest.mark.slow

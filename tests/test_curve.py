@@ -337,6 +337,7 @@ def test_a_cluster_draws_the_same_curve(models: Path, tmp_path: Path) -> None:
     assert drawn(models, tmp_path / "one") == drawn(models, tmp_path / "two", "--backend", "dask")
 
 
+@pytest.mark.slow
 def test_what_takes_long_is_estimated_first(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     drawn(models, tmp_path / "out", "--set", "engine=lockstep")
     first = capsys.readouterr().err.splitlines()[0]

@@ -24,6 +24,8 @@ from epymarl_fairtest.host.build import Training, build_training
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.team.saved import saved_team
 
+pytestmark = pytest.mark.host
+
 both_hosts = pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)
 CURVE = "fairtest=True fairtest_args.curve_episodes=20 fairtest_args.out=run"
 MPE = "--env-config=fairtest_mpe"

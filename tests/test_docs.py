@@ -357,6 +357,7 @@ def test_the_results_page_holds_the_tables_that_the_data_gives() -> None:
     assert published == set(re.findall(r"^<!-- (rq\S+) -->$", (ROOT / "docs" / "tables.md").read_text(), re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_the_page_of_repairs_holds_the_table_that_the_data_gives() -> None:
     """`python tools/repair_page.py --write` mends it."""
     command = [sys.executable, str(ROOT / "tools" / "repair_page.py"), "--check"]

@@ -136,6 +136,7 @@ def test_a_resumed_run_gives_the_same_explanation(tmp_path: Path) -> None:
 # --- odd teams and bad input --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_cannot_be_restored_is_explained_by_repeating_actions_and_says_so(tmp_path: Path) -> None:
     search(walkers(), chosen(theta=0.9, epsilon=0.3, explain=2), tmp_path / "run")
     explanation = read_explanation(tmp_path / "run")
@@ -205,6 +206,7 @@ def test_a_team_that_changed_since_the_run_is_refused(
     assert (path / "explain.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_to_explain_nothing_is_refused_and_what_was_explained_stays(
     saved_run: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

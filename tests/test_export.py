@@ -121,6 +121,7 @@ def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_repaired_one(
 # --- what is played -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", KINDS)
 def test_every_failure_of_a_search_comes_out_the_same_with_the_same_team(task: str, home: Path) -> None:
     run = read_run(home / "runs" / task)

@@ -17,6 +17,8 @@ from epymarl_fairtest.host.build import Training, build_training
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.repair.welfare import Shaping
 
+pytestmark = pytest.mark.host
+
 hosts = pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)
 
 

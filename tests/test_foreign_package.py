@@ -434,6 +434,7 @@ def test_help_lists_every_method_with_its_options(command: str, capsys: pytest.C
         assert f"{name} {strategy.doc} {', '.join(fields_of(strategy.options))}" in text
 
 
+@pytest.mark.slow
 def test_help_is_quick(tmp_path: Path) -> None:
     """It looks at every strategy, and must not wait for the libraries that some of them use."""
     program = (

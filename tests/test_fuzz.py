@@ -27,6 +27,8 @@ from epymarl_fairtest.team.sample import load_sample
 pytest.importorskip("hypothesis", reason="hypothesis is not installed")
 from benchmarks import fuzz
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def fuzzing() -> Iterator[fuzz.Fuzz]:

@@ -98,6 +98,7 @@ def test_the_interval_of_nothing_and_of_everything_ends_at_0_and_1() -> None:
     assert rate_of(50, 50, 0.9).low == pytest.approx(0.05 ** (1 / 50))
 
 
+@pytest.mark.slow
 def test_the_rate_is_that_of_the_random_executions_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     count, number = natural(run)
     everything = sum(row["index"] <= 0.9 for row in executions(run)) / len(executions(run))

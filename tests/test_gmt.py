@@ -36,6 +36,8 @@ from epymarl_fairtest.tasks.generic.rules import GenericTask
 from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.saved import saved_team
 
+pytestmark = pytest.mark.slow  # an opponent changes rarely; `make test` has its contract (test_contracts.py)
+
 JUDGE = Judge(INDICES["jfi"], 0.8)
 SMALL = {"warmup": 30, "cycle": 12, "epochs": 4, "minibatch": 16, "retraining": 2, "memory": 20}
 

@@ -18,6 +18,8 @@ from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.spread.rules import SpreadTask
 
+pytestmark = pytest.mark.slow  # an opponent changes rarely; `make test` has its contract (test_contracts.py)
+
 needs_ribs = pytest.mark.skipif(bool(STRATEGIES["map_elites"].missing), reason="ribs is not installed")
 map_elites = sys.modules["epymarl_fairtest.strategies.map_elites"]
 EMITTERS = ("gaussian", pytest.param("improvement", marks=pytest.mark.slow))  # it is compiled for six seconds

@@ -38,6 +38,8 @@ from epymarl_fairtest.strategies.mastest.search import Cells, Corpus, MASTestOpt
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.contract import Task
 
+pytestmark = pytest.mark.slow  # an opponent changes rarely; `make test` has its contract (test_contracts.py)
+
 ACTION, SEED = operator_code("action"), operator_code("seed")
 engine_of = cache(support.engine_of)  # worlds are made once
 

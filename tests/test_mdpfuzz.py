@@ -21,6 +21,8 @@ from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.tasks.generic.rules import GenericTask
 from epymarl_fairtest.tasks.spread.rules import SpreadTask
 
+pytestmark = pytest.mark.slow  # an opponent changes rarely; `make test` has its contract (test_contracts.py)
+
 BUDGET = 200
 
 

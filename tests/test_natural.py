@@ -53,6 +53,7 @@ def test_a_method_that_executes_nothing_at_random_gets_natural_executions_of_its
     assert not any(is_charged(natural.NATURAL, accounting) for accounting in ACCOUNTINGS)
 
 
+@pytest.mark.slow
 def test_random_executions_of_the_method_are_enough_and_more_may_be_asked_for(tmp_path: Path) -> None:
     own = search(team(), chosen(theta=0.9), tmp_path / "own").summary
     executed = rows(tmp_path / "own" / "executions.npz")

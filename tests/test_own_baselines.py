@@ -30,6 +30,8 @@ from epymarl_fairtest.tasks.generic.rules import GenericTask
 from epymarl_fairtest.tasks.spread.rules import SpreadTask
 from epymarl_fairtest.team.saved import saved_team
 
+pytestmark = pytest.mark.slow  # an opponent changes rarely; `make test` has its contract (test_contracts.py)
+
 METHODS = ("random", "hill_climber", "start_surrogate")
 
 

@@ -20,6 +20,8 @@ from epymarl_fairtest.tasks.tag.prey import (
     Prey,
 )
 
+pytestmark = pytest.mark.slow
+
 TRAINER = Path(__file__).resolve().parents[1] / "tools" / "train_prey.py"
 
 

@@ -199,6 +199,7 @@ def repair(*words: Any) -> int:
     return main(["repair", *map(str, words)])
 
 
+@pytest.mark.slow
 def test_a_repair_leaves_teams_a_document_a_page_and_a_figure(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

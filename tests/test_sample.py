@@ -72,6 +72,7 @@ def test_a_sample_of_one_keeps_position_i_with_probability_proportional_to_i(str
     assert statistic([kept_by_sample(1, seed) for seed in range(streams)]) < LIMIT
 
 
+@pytest.mark.slow
 def test_the_statistic_accepts_the_weights_i_and_refuses_uniform_and_quadratic_ones() -> None:
     weights: dict[str, Callable[[int], float]] = {
         "linear": float,

@@ -32,6 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_first_screen_answers_how_often_who_and_why(runs: Path) -> None:
     view = view_of(read_run(runs / "one"))
     often, who, why = answers(view)

@@ -57,6 +57,8 @@ from epymarl_fairtest.strategies.starla.search import (
     shares,
 )
 
+pytestmark = pytest.mark.slow  # an opponent changes rarely; `make test` has its contract (test_contracts.py)
+
 AVAILABLE = np.ones((3, 5), bool)
 JUDGE = Judge(jfi, 0.8)  # the threshold of `chosen`
 RECORDED = ("obs", "actions", "rewards", "q")

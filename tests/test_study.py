@@ -530,6 +530,7 @@ def test_baselines_are_copied_from_the_study_of_the_other_accounting(
     assert {row["accounting"] for row in rows(out)} == {"paper"}
 
 
+@pytest.mark.slow
 def test_a_copied_run_is_read_like_any_other(
     done: Path, team: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -558,6 +559,7 @@ def test_the_search_is_copied_where_two_studies_share_it(
     assert fairtest_study("rq3c", *words, "--runs-from", tmp_path / "taken away") == 0, "nothing is missing any more"
 
 
+@pytest.mark.slow
 def test_runs_that_are_not_the_same_are_run_and_the_nearest_difference_is_told(
     copy: Path, team: Path, tmp_path: Path, executed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -799,6 +801,7 @@ def test_a_methods_own_option_reaches_that_method_alone(team: Path, tmp_path: Pa
         rq1(team, tmp_path / "out", "--set", "options.gmt.cycle=25")
 
 
+@pytest.mark.slow
 def test_a_method_is_compared_with_itself_under_other_options(team: Path, tmp_path: Path) -> None:
     """MASTest in both readings of decision 013, as two rows."""
     out, other = tmp_path / "out", "mastest:exploration=recorded,seeds=4"

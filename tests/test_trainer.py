@@ -27,6 +27,8 @@ from epymarl_fairtest.repair.welfare import Shaping
 from epymarl_fairtest.team.checkpoint import LEARNER, digest, load_learner, load_record, load_weights, save_policy
 from epymarl_fairtest.team.saved import saved_team
 
+pytestmark = pytest.mark.host
+
 ZOO = HostTrainer("pymarlzoo")
 QUICK = {"batch_size": 4, "buffer_size": 64, "epsilon_finish": 0.1, "common_reward": True}
 hosts = pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)
