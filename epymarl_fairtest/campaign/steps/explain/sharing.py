@@ -70,8 +70,8 @@ def _shared(
     cases: Cases, drawn: Streams, case: Rows, step: NDArray[np.integer], decisions: Decisions | Plans | None,
     greedy: Greedy,
 ) -> Asking[Array]:  # fmt: skip
-    rows, every = np.arange(len(case)), np.arange(len(case))
-    forced = None if decisions is None else decisions.forced(cases, case, every)
+    rows = np.arange(len(case))
+    forced = None if decisions is None else decisions.forced(cases, case, rows)
     random = _explored(cases, drawn, case, step, forced, greedy)
     quiet = _first(random >= 0).argmax(axis=1)  # the stream that explores last
     led = yield Execute(cases.tests(case, step, drawn[rows, quiet], forced, greedy=greedy))
