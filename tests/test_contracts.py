@@ -159,14 +159,14 @@ def test_a_strategy_keeps_its_contract(name: str, contract: Callable[[StrategyCa
     contract(strategy_case(name))
 
 
-@pytest.mark.parametrize("name", ["random", "scout"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        one if one.values[0] in ("random", "scout") else pytest.param(*one.values, marks=[*one.marks, pytest.mark.slow])
+        for one in every_method()
+    ],
+)
 def test_a_search_that_is_interrupted_ends_as_if_nothing_had_happened(name: str) -> None:
-    strategies.resumes(strategy_case(name))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", every_method())
-def test_any_search_that_is_interrupted_ends_as_if_nothing_had_happened(name: str) -> None:
     strategies.resumes(strategy_case(name))
 
 
