@@ -41,8 +41,9 @@ from epymarl_fairtest.team.saved import saved_team
 BATCH = 32  # episodes per collection
 UPDATES = 8  # of the learner, per collection
 RELEARNED = 40  # collections in which what was not kept of a learner is learned again; the agents do not change
-SLOWING = 0.5  # share of the steps, the last ones, in which the learning rate falls to 0: no accident of the last
-# updates is what is left
+# The share of the steps, the last ones, in which the learning rate falls to 0: what is left is no accident of the last
+# updates.
+SLOWING = 0.5
 INSTALL = (
     "Training needs a host. Name an EPyMARL checkout with `fairtest install CHECKOUT` or EPYMARL_HOME, or install"
     " PyMARLzoo+: pip install --no-deps pymarlzooplus==1.1.0"
@@ -142,9 +143,8 @@ class HostTrainer:
         if held:
             restore(training.learner, held, str(lesson.policy / LEARNER))
         else:
-            for _ in range(
-                RELEARNED
-            ):  # with this arm's own reward: what comes later is learned from these episodes, too
+            # with this arm's own reward: what comes later is learned from these episodes, too
+            for _ in range(RELEARNED):
                 turn()
                 for _ in range(UPDATES):
                     learning.update(1)
