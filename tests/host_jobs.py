@@ -39,8 +39,8 @@ BRIEF = SHORT.replace(" epsilon_anneal_time=1000", "")  # for algorithms that do
 PAGE = "fairtest_args.report=True"  # as it is unless a test has no use for it
 CURVE = "fairtest_args.curve_episodes=60"
 LONG = (
-    "t_max=3000 batch_size=8 save_model=True save_model_interval=500 test_interval=1500 test_nepisode=2"
-    " log_interval=500 runner_log_interval=500 learner_log_interval=500"
+    "t_max=1200 batch_size=8 save_model=True save_model_interval=200 test_interval=600 test_nepisode=2"
+    " log_interval=200 runner_log_interval=200 learner_log_interval=200"
     f" {CURVE}"
 )
 PARALLEL = "runner=parallel batch_size_run=2"
@@ -136,29 +136,27 @@ def _jobs() -> dict[str, Job]:
     ctrl_c = f"--config=iql {mpe} {ON} {SHORT} fairtest_args.allocation=pressing:allocation"
     pressing = {"pressing.py": STOPPING}
     listed = [
-        # Long ones first. Training with and without FairTest, same seed, other hash seeds:
+        # Long ones first. Training with and without FairTest, same seed; the fresh ones with other hash seeds:
         Job("zoo/qmix-foraging", f"--config=qmix {lbf} {ON} {SHORT} {LONG}", fresh=True),
         Job("zoo/qmix-foraging-off", f"--config=qmix {lbf} {SHORT} {LONG}", fresh=True),
         Job(
             "epymarl/qmix-foraging-parallel",
             f"--config=qmix {lbf} {ON} {SHORT} {LONG} {PARALLEL} use_rnn=True fairtest_args.training_pool=20",
-            fresh=True,
         ),
         Job(
             "epymarl/qmix-foraging-parallel-off",
             f"--config=qmix {lbf} {SHORT} {LONG} {PARALLEL} use_rnn=True",
-            fresh=True,
         ),
-        Job("epymarl/qmix-spread", f"--config=qmix {mpe} {ON} {SHORT} {LONG}", fresh=True),
-        Job("epymarl/qmix-spread-off", f"--config=qmix {mpe} {SHORT} {LONG}", fresh=True),
+        Job("epymarl/qmix-spread", f"--config=qmix {mpe} {ON} {SHORT} {LONG}"),
+        Job("epymarl/qmix-spread-off", f"--config=qmix {mpe} {SHORT} {LONG}"),
         Job("epymarl/iql-spread-parallel", f"--config=iql {mpe} {ON} {SHORT} {LONG} {PARALLEL}", fresh=True),
         Job("epymarl/iql-spread-parallel-off", f"--config=iql {mpe} {SHORT} {LONG} {PARALLEL}", fresh=True),
-        Job("epymarl/mappo-foraging-parallel", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ACTORS}", fresh=True),
-        Job("epymarl/mappo-foraging-parallel-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ACTORS}", fresh=True),
-        Job("epymarl/ippo-spread", f"--config=ippo {mpe} {ON} {BRIEF} {LONG} {ALONE}", fresh=True),
-        Job("epymarl/ippo-spread-off", f"--config=ippo {mpe} {BRIEF} {LONG} {ALONE}", fresh=True),
-        Job("zoo/mappo-foraging", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ALONE}", fresh=True),
-        Job("zoo/mappo-foraging-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ALONE}", fresh=True),
+        Job("epymarl/mappo-foraging-parallel", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ACTORS}"),
+        Job("epymarl/mappo-foraging-parallel-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ACTORS}"),
+        Job("epymarl/ippo-spread", f"--config=ippo {mpe} {ON} {BRIEF} {LONG} {ALONE}"),
+        Job("epymarl/ippo-spread-off", f"--config=ippo {mpe} {BRIEF} {LONG} {ALONE}"),
+        Job("zoo/mappo-foraging", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ALONE}"),
+        Job("zoo/mappo-foraging-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ALONE}"),
         # A saved team, with and without the pool of its training:
         Job("zoo/evaluate", saved.format(lbf), after="zoo/qmix-foraging"),
         Job("zoo/evaluate-no-pool", saved.format(lbf), after="zoo/qmix-foraging", without_pool=True),

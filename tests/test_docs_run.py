@@ -32,6 +32,7 @@ from epymarl_fairtest.store.run import RunFolder
 
 SMALLER = {"--budget": "300", "--seeds": "1", "--episodes": "60", "--steps": "200"}  # what follows an option
 INSTEAD = {  # words
+    "explain=20": "explain=2",
     "pool=500": "pool=40",
     "offspring=50": "offspring=8",
     "predictor_episodes=500": "predictor_episodes=20",
@@ -40,7 +41,7 @@ INSTEAD = {  # words
 }
 SIZES = "--set pool=40 --set offspring=8 --set predictor_episodes=20"
 ADDED = {  # to a command that holds these words, unless it says the same itself
-    "fairtest run --policy": "--budget 300",
+    "fairtest run --policy": "--budget 300 --set replay=20",
     "--policy RUN/policy": "--set d=100 --set replay=20",  # one level instead of the best of three
     "fairtest gate --policy": "--budget 300",
     "fairtest calibrate": "--episodes 60",
@@ -53,7 +54,7 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "--accounting paper": SIZES,
     "benchmarks.exact": "--episodes 20 --tasks spread --agents mlp64 --host pymarlzoo",
     "benchmarks.simulators": "--worlds 64",
-    "benchmarks.effect": "--variants random --seeds 1",
+    "benchmarks.effect": "--variants random --seeds 1 --budget 200",
     "benchmarks.genetic": "--budget 200 --seeds 1",  # hardly more than one round costs
     "benchmarks.starts": "--starts 3 --times 2",
     "benchmarks.engine": "--help",  # its smallest measurement takes more than 20 s
@@ -273,7 +274,7 @@ def test_what_the_page_shows_can_be_executed(page: Path, world: Path, monkeypatc
         execute(small, monkeypatch)
     if page.name not in BLOCKS_ELSEWHERE:
         for block in blocks(page, "python"):
-            exec(compile(block, page.name, "exec"), {})
+            exec(compile(block.replace("budget=1000", "budget=300"), page.name, "exec"), {})
 
 
 @pytest.mark.docs

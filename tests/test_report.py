@@ -514,7 +514,14 @@ def test_a_task_without_places_draws_what_is_received_instead(runs: Runs) -> Non
     assert {scene["kind"] for scene in scenes} == {"none"}
 
 
-@pytest.mark.parametrize(("task", "kind"), [("spread", "plane"), ("tag", "plane"), ("foraging", "grid")])
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("spread", "plane"),
+        pytest.param("tag", "plane", marks=pytest.mark.slow),
+        pytest.param("foraging", "grid", marks=pytest.mark.slow),
+    ],
+)
 def test_the_task_is_made_again_from_the_folder_alone(task: str, kind: str, runs: Runs) -> None:
     path = runs(task)
     failures = load_failures(path / "failures.npz")

@@ -67,7 +67,7 @@ def statistic(kept: list[list[int]]) -> float:
 LIMIT = 31.26  # chi-square with 11 degrees of freedom exceeds it once in a thousand
 
 
-@few_and_many("streams", 1000, STREAMS)
+@few_and_many("streams", 400, STREAMS)
 def test_a_sample_of_one_keeps_position_i_with_probability_proportional_to_i(streams: int) -> None:
     assert statistic([kept_by_sample(1, seed) for seed in range(streams)]) < LIMIT
 
@@ -93,7 +93,7 @@ def inclusion(kept: list[list[int]]) -> Any:
     return counts.reshape(GROUPS, -1).sum(axis=1) / len(kept)
 
 
-@few_and_many("streams", 1000, STREAMS)
+@few_and_many("streams", 400, STREAMS)
 def test_a_larger_sample_includes_positions_as_weighted_sampling_without_replacement_does(streams: int) -> None:
     """Against an independent sampler that draws one after the other with p ~ i among what is left."""
     generator = np.random.default_rng(1)

@@ -46,6 +46,7 @@ def test_the_first_screen_answers_how_often_who_and_why(runs: Path) -> None:
     assert "fairtest explain" in unexplained["note"]
 
 
+@pytest.mark.slow
 def test_what_now_are_commands_that_work(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -197,7 +197,15 @@ def some_states(make: Callable[[], Any], count: int) -> tuple[Any, Any, np.ndarr
     return env, task, np.stack(states[:count])
 
 
-@pytest.mark.parametrize("name", ["spread", "tag", "foraging", "foraging, partial"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spread",
+        "foraging",
+        pytest.param("tag", marks=pytest.mark.slow),
+        pytest.param("foraging, partial", marks=pytest.mark.slow),
+    ],
+)
 def test_ten_thousand_perturbations_keep_the_rules_and_can_be_stepped(name: str) -> None:
     env, task, states = some_states(OURS[name], 1000)
     old = np.repeat(states, 10, axis=0)
