@@ -31,7 +31,7 @@ class ScoutOptions:
         between(0, 1), "share of the guided executions that begin in coverage cells no failure went through", 0.1
     )
     near: float = setting(between(0, 1_000), "the smaller distance, in units of distinct_distance", 2.0)
-    far: float = setting(between(0, 1_000), "the larger distance, in units of distinct_distance", 4.5)
+    far: float = setting(between(0, 1_000), "the larger distance, in units of distinct_distance", 4.0)
     least_share: float = setting(
         between(0, 0.5), "the least share of either distance; the rest goes where failures are found", 0.1
     )
