@@ -55,7 +55,7 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "benchmarks.exact": "--episodes 20 --tasks spread --agents mlp64 --host pymarlzoo",
     "benchmarks.simulators": "--worlds 64",
     "benchmarks.effect": "--variants random --seeds 1 --budget 200",
-    "benchmarks.genetic": "--budget 200 --seeds 1",  # hardly more than one round costs
+    "benchmarks.genetic": "--help",  # three whole runs, each in a process of its own
     "benchmarks.starts": "--starts 3 --times 2",
     "benchmarks.engine": "--help",  # its smallest measurement takes more than 20 s
     "benchmarks.run": "--help",  # so does this
