@@ -141,7 +141,7 @@ def _jobs() -> dict[str, Job]:
         Job("zoo/qmix-foraging-off", f"--config=qmix {lbf} {SHORT} {LONG}", fresh=True),
         Job(
             "epymarl/qmix-foraging-parallel",
-            f"--config=qmix {lbf} {ON} {SHORT} {LONG} {PARALLEL} use_rnn=True fairtest_args.training_pool=20",
+            f"--config=qmix {lbf} {ON} {SHORT} {LONG} {PARALLEL} use_rnn=True fairtest_args.training_pool=10",
         ),
         Job(
             "epymarl/qmix-foraging-parallel-off",

@@ -186,8 +186,8 @@ def test_the_saved_team_and_pool_describe_the_training(name: str, finished: Resu
 def test_the_pool_keeps_no_more_than_its_size(name: str, finished: Results) -> None:
     pool = load_sample(finished(name).run / "policy" / "training_pool.npz")
     positions = pool.position.tolist()
-    assert len(positions) == len(set(positions)) == 20
-    assert max(positions) > 40
+    assert len(positions) == len(set(positions)) == 10
+    assert max(positions) > 20
 
 
 @each(PAIRS)
