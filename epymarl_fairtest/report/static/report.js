@@ -14,6 +14,10 @@
     const text = Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(2);
     return text.replace("-", "\u2212");
   };
+  const textOn = (colour) => { // dark on light colours, so that numbers on agents can be read
+    const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#14161b" : "#fff";
+  };
   const inkOf = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 
   // --- the field ----------------------------------------------------------------------------------------
@@ -176,7 +180,7 @@
       const place = this.at(body.at[step]), radius = Math.max(body.radius * this.scale, 9);
       if (this.scene.worse[n]) this.disc(place, radius + 3.5, null, this.ink.ink, 2);
       this.disc(place, radius, data.colours[n % data.colours.length], this.ink.paper, 1);
-      this.text(place, body.label, "#fff", 12);
+      this.text(place, body.label, textOn(data.colours[n % data.colours.length]), 12);
       if (body.level !== undefined) {
         const corner = [place[0] + radius - 2, place[1] + radius - 2];
         this.disc(corner, 6.5, this.ink.paper, this.ink.ink, 1);
@@ -198,7 +202,7 @@
         this.line(points, colour, 2.6);
         const end = points[points.length - 1];
         this.disc(end, 9, colour, scene.worse[n] ? ink.ink : ink.paper, 2);
-        this.text(end, String(n + 1), "#fff", 11);
+        this.text(end, String(n + 1), textOn(colour), 11);
       });
     }
   }
@@ -230,6 +234,7 @@
         const row = make("div", "bar"), who = make("span", scene.worse[n] ? "who worse" : "who", String(n + 1));
         const track = make("span", "track"), fill = make("i"), value = make("span", "value");
         who.style.background = fill.style.background = data.colours[n % data.colours.length];
+        who.style.color = textOn(data.colours[n % data.colours.length]);
         track.append(fill);
         row.append(who, track, value);
         place.append(row);
