@@ -382,7 +382,7 @@ def test_the_table_holds_all_failures_the_lowest_first(runs: Runs) -> None:
 
 @pytest.mark.parametrize(
     ("share", "told"),
-    [(0, "0 %"), (0.019, "1.9 %"), (0.0001484, "0.015 %"), (0.5, "50 %"), (0.9999, "99.99 %"), (1, "100 %")],
+    [(0, "0%"), (0.019, "1.9%"), (0.0001484, "0.015%"), (0.5, "50%"), (0.9999, "99.99%"), (1, "100%")],
 )
 def test_percentages_have_two_digits_that_matter(share: float, told: str) -> None:
     assert percent(share).replace(PLAIN, " ") == told
@@ -392,16 +392,16 @@ def test_percentages_have_two_digits_that_matter(share: float, told: str) -> Non
 def test_a_rate_is_drawn_on_a_line_of_executions_that_there_can_be(unfair: int, end: str) -> None:
     rate = rate_of(unfair, 500)
     drawn = opening.interval_of(rate)
-    assert drawn["end"].split("\u00a0")[0] == end
+    assert drawn["end"] == f"{end}%"
     assert float(drawn["value"]) == pytest.approx(100 * rate.estimate / (float(end) / 100), abs=0.01)
 
 
 @pytest.mark.parametrize(
     ("failures", "episodes", "told"),
     [
-        (5609, 25000, ("22.4 %", "21.9 %", "23.0 %")),
-        (0, 60, ("0 %", "0 %", "6.0 %")),
-        (3, 3, ("100 %", "29 %", "100 %")),
+        (5609, 25000, ("22.4%", "21.9%", "23.0%")),
+        (0, 60, ("0%", "0%", "6.0%")),
+        (3, 3, ("100%", "29%", "100%")),
     ],
 )
 def test_an_interval_has_as_many_digits_as_tell_its_ends_apart(
@@ -427,7 +427,7 @@ def test_the_verdict_of_a_search_tells_the_rate_and_what_was_found(copied: Calla
     found, summary = viewed(path), json.loads((path / "summary.json").read_text())
     assert found.rate is not None
     assert verdict(found).replace(PLAIN, " ") == (
-        f"This team treats an agent unfairly in {100 * found.rate.estimate:.0f} % of its random executions; the search"
+        f"This team treats an agent unfairly in {100 * found.rate.estimate:.0f}% of its random executions; the search"
         f" found {summary['distinct_failures']} different failures from {summary['distinct_starts']} starts."
     )
 
@@ -444,7 +444,7 @@ def test_the_verdict_of_random_executions_alone_counts_them(copied: Callable[[st
     rate = viewed(path).rate
     assert rate is not None
     assert verdict(viewed(path)).replace(PLAIN, " ") == (
-        f"This team treats an agent unfairly in {100 * rate.estimate:.0f} % of its random executions: {rate.count} of"
+        f"This team treats an agent unfairly in {100 * rate.estimate:.0f}% of its random executions: {rate.count} of"
         " 120 were unfair."
     )
 
@@ -453,7 +453,7 @@ def test_no_failure_at_all_is_told_as_an_upper_bound(runs: Runs) -> None:
     bound = percent(1 - 0.025 ** (1 / 60)).replace(PLAIN, " ")
     told = runs.page("fair").text
     assert f"No unfair execution of this team was found in 60 episodes: at most {bound}" in told
-    assert "with 95 % confidence" in told
+    assert "with 95% confidence" in told
     for section in ("no unfair execution was found", "no unfair execution went anywhere"):
         assert section in told
 
