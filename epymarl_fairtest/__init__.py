@@ -8,6 +8,8 @@ Importing the package registers the environments that pay a fairness allocation,
 the Python interface (docs/python.md) is loaded when it is first used.
 """
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from epymarl_fairtest.core.errors import FairTestError
@@ -15,12 +17,23 @@ from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.tasks import register_environments
 
 if TYPE_CHECKING:
-    from epymarl_fairtest.api import Comparison, Replay, Result, Why, compare, load, resume, test
+    from epymarl_fairtest.api import Comparison, Repaired, Replay, Result, Why, compare, load, repair, resume, test
 
+
+class _Package(ModuleType):
+    """`fairtest.repair` is the function: importing the folder of the same name must not put itself in its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in __all__ and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 register_environments()
 
 __all__ = [
-    "Comparison", "FairTestError", "Replay", "Result", "Why", "__version__", "compare", "load", "resume", "test",
+    "Comparison", "FairTestError", "Repaired", "Replay", "Result", "Why", "__version__", "compare", "load", "repair",
+    "resume", "test",
 ]  # fmt: skip
 
 

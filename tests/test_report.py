@@ -33,10 +33,11 @@ from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.host.sacred_log import SacredLog
-from epymarl_fairtest.report import figures, one_file, opening, page, replays, sections, svg, view
+from epymarl_fairtest.report import figures, one_file, opening, packed, page, replays, sections, svg, view
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.page import make_report
 from epymarl_fairtest.report.replays import Replays, replays_of
+from epymarl_fairtest.report.scenes import scene_of
 from epymarl_fairtest.report.view import View, front_of, group_of, lineage_of, view_of
 from epymarl_fairtest.report.wording import estimate, index_caption, percent, verdict
 from epymarl_fairtest.store.checksum import sealed
@@ -371,24 +372,17 @@ def test_where_the_most_unfair_failures_were_not_changed_the_descent_of_changed_
     assert chains[0][-1].id == columns["id"][~seeds][columns["index"][~seeds].argmin()]
 
 
-def test_the_table_holds_the_lowest_first_and_says_when_it_is_cut(
-    runs: Runs, copied: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_table_holds_all_failures_the_lowest_first(runs: Runs) -> None:
     with np.load(runs("spread") / "failures.npz") as file:
         index, ids = file["index"], file["id"]
-    monkeypatch.setattr(view, "MOST_ROWS", 5)
     table = viewed(runs("spread")).table
-    assert table["id"] == ids[np.argsort(index, kind="stable")[:5]].tolist()
-    assert (table["rows"], table["total"]) == (5, len(ids))
-    assert (
-        f"of {len(ids)} failures with the lowest index; failures.csv has all"
-        in page_of(copied("spread"), drawn=False).text
-    )
+    assert table["id"].tolist() == ids[np.argsort(index, kind="stable")].tolist()
+    assert table["rows"] == len(ids)
 
 
 @pytest.mark.parametrize(
     ("share", "told"),
-    [(0, "0 %"), (0.019, "1.9 %"), (0.0001484, "0.015 %"), (0.5, "50 %"), (0.9999, "99.99 %"), (1, "100 %")],
+    [(0, "0%"), (0.019, "1.9%"), (0.0001484, "0.015%"), (0.5, "50%"), (0.9999, "99.99%"), (1, "100%")],
 )
 def test_percentages_have_two_digits_that_matter(share: float, told: str) -> None:
     assert percent(share).replace(PLAIN, " ") == told
@@ -398,16 +392,16 @@ def test_percentages_have_two_digits_that_matter(share: float, told: str) -> Non
 def test_a_rate_is_drawn_on_a_line_of_executions_that_there_can_be(unfair: int, end: str) -> None:
     rate = rate_of(unfair, 500)
     drawn = opening.interval_of(rate)
-    assert drawn["end"].split("\u00a0")[0] == end
+    assert drawn["end"] == f"{end}%"
     assert float(drawn["value"]) == pytest.approx(100 * rate.estimate / (float(end) / 100), abs=0.01)
 
 
 @pytest.mark.parametrize(
     ("failures", "episodes", "told"),
     [
-        (5609, 25000, ("22.4 %", "21.9 %", "23.0 %")),
-        (0, 60, ("0 %", "0 %", "6.0 %")),
-        (3, 3, ("100 %", "29 %", "100 %")),
+        (5609, 25000, ("22.4%", "21.9%", "23.0%")),
+        (0, 60, ("0%", "0%", "6.0%")),
+        (3, 3, ("100%", "29%", "100%")),
     ],
 )
 def test_an_interval_has_as_many_digits_as_tell_its_ends_apart(
@@ -433,7 +427,7 @@ def test_the_verdict_of_a_search_tells_the_rate_and_what_was_found(copied: Calla
     found, summary = viewed(path), json.loads((path / "summary.json").read_text())
     assert found.rate is not None
     assert verdict(found).replace(PLAIN, " ") == (
-        f"This team treats an agent unfairly in {100 * found.rate.estimate:.0f} % of its random executions; the search"
+        f"This team treats an agent unfairly in {100 * found.rate.estimate:.0f}% of its random executions; the search"
         f" found {summary['distinct_failures']} different failures from {summary['distinct_starts']} starts."
     )
 
@@ -450,7 +444,7 @@ def test_the_verdict_of_random_executions_alone_counts_them(copied: Callable[[st
     rate = viewed(path).rate
     assert rate is not None
     assert verdict(viewed(path)).replace(PLAIN, " ") == (
-        f"This team treats an agent unfairly in {100 * rate.estimate:.0f} % of its random executions: {rate.count} of"
+        f"This team treats an agent unfairly in {100 * rate.estimate:.0f}% of its random executions: {rate.count} of"
         " 120 were unfair."
     )
 
@@ -459,7 +453,7 @@ def test_no_failure_at_all_is_told_as_an_upper_bound(runs: Runs) -> None:
     bound = percent(1 - 0.025 ** (1 / 60)).replace(PLAIN, " ")
     told = runs.page("fair").text
     assert f"No unfair execution of this team was found in 60 episodes: at most {bound}" in told
-    assert "with 95 % confidence" in told
+    assert "with 95% confidence" in told
     for section in ("no unfair execution was found", "no unfair execution went anywhere"):
         assert section in told
 
@@ -656,7 +650,7 @@ def words_of(view: View) -> None:
     assert verdict(view)
     assert all(cautions(view.summary))
     assert page.eyebrow(view)
-    safe = {"table": view.table}
+    safe = {"table": packed.packed_table(view.table)}
     assert page.safe_json(safe)
 
 
@@ -720,7 +714,7 @@ def test_hostile_names_are_shown_and_never_obeyed(runs: Runs, copied: Callable[[
     assert kinds == {"script": 0, "img": 0, "svg": 0}
     assert not any(name.startswith("on") for _, attributes in found.found for name in attributes)
     assert " ".join(found.words).count("</script><script>alert(1)</script><img") >= 10
-    assert json.loads(found.inside["script"][0])["table"]["status"][0] == HOSTILE
+    assert unpacked(json.loads(found.inside["script"][0])["table"])["status"][0] == HOSTILE
     assert not set("<>&") & set(found.inside["script"][0])
 
 
@@ -741,30 +735,77 @@ def test_the_page_may_load_nothing_and_run_its_own_script_alone(runs: Runs) -> N
     assert not re.search(r"url\(\s*['\"]?(?!#)", "".join(found.inside["style"]))
 
 
-def test_every_failure_of_the_table_is_in_the_page(runs: Runs) -> None:
-    """With a player, or packed: agents are within a hundredth of where they were, and received what they did."""
-    path, found = runs("spread"), runs.page("spread")
-    data, text, _ = found.inside["script"]
-    page, packed = json.loads(data), json.loads(zlib.decompress(base64.b64decode(text)))
-    shown = {scene["id"] for scene in page["scenes"]}
-    others = {small["id"]: small for small in packed}
-    assert len(others) > 3
-    assert not shown & set(others)
-    assert shown | set(others) >= set(page["table"]["id"])
-    seeds = dict(zip(page["table"]["id"], page["table"]["root_seed"], strict=True))
-    assert all(small["seed"] == seeds[number] for number, small in others.items()), "as text: no digit is lost"
+def unpacked(table: dict[str, Any]) -> dict[str, Any]:
+    """The columns of the table in the page, as `Table` of report.js reads them."""
+    columns = {
+        name: np.frombuffer(base64.b64decode(text), "<" + kind) for name, (kind, text) in table["columns"].items()
+    }
+    columns["received"] = columns["received"].reshape(table["rows"], -1)
+    return columns | {name: np.array(known)[columns[name]] for name, known in table["names"].items()}
+
+
+def unpacked_scenes(text: str) -> Iterator[dict[str, Any]]:
+    """The scenes of a block, as `Block` of report.js reads them."""
+    head, planes = zlib.decompress(base64.b64decode(text)).split(b"\0", 1)
+    facts, folded = json.loads(head), np.frombuffer(planes, np.uint8).reshape(4, -1).T.copy().view("<u4")[:, 0]
+    numbers, place = np.where(folded % 2, -((folded.astype(np.int64) + 1) // 2), folded // 2), 0
+
+    def taken(count: int) -> Any:
+        nonlocal place
+        place += count
+        return numbers[place - count : place]
+
+    for cast, steps, unit, worse in facts["scenes"]:
+        kind, bodies = facts["casts"][cast]
+        window = taken(4) / packed.FINE
+        places, present = [], []
+        for body in bodies:
+            at = [np.resize(np.cumsum(taken(1 if "rests" in body else steps + 1)), steps + 1) for _ in "xy"]
+            places.append(np.array(at).T / packed.FINE)
+            present.append(taken(steps + 1) if "leaves" in body else np.ones(steps + 1))
+        received = np.array([np.cumsum(np.cumsum(taken(steps + 1))) for _ in worse]).T * unit
+        yield {"kind": kind, "window": window, "bodies": bodies, "at": places, "present": present,
+               "received": received, "unit": unit, "worse": [one == "1" for one in worse]}  # fmt: skip
+    assert place == len(numbers)
+
+
+@pytest.mark.parametrize("name", ["spread", "foraging"])
+def test_every_failure_of_the_table_is_in_the_page(name: str, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies are within a hundredth of where they were, and agents received what they did."""
+    monkeypatch.setattr(packed, "BLOCK", 7)
+    path, record = runs(name), read_run(runs(name))
+    task = task_of(path, record.manifest, load_failures(path / "failures.npz"))
+    found = replays_of(record, task)
+    table = unpacked(packed.packed_table(viewed(path).table))
     failures = load_failures(path / "failures.npz")
-    task = task_of(path, read_run(path).manifest, failures)
-    for number, small in list(others.items())[:5]:
-        row = failures.id.tolist().index(number)
-        agents = [body for body in small["bodies"] if body["shape"] == "agent"]
-        steps = int(failures.length[row])
-        columns = [[np.cumsum(np.cumsum(bends)) for bends in body["at"]] for body in agents]
-        places = np.array([[np.resize(x, steps + 1) for x in body] for body in columns]) / 100  # one, if it never moves
-        there = task.positions(failures.states[row, : steps + 1])
-        np.testing.assert_allclose(places.transpose(2, 0, 1), there, atol=0.0051)
-        received = np.array([np.cumsum(np.cumsum(bends)) for bends in small["received"]])[:, -1] * small["unit"]
-        np.testing.assert_allclose(received, failures.rewards[row].sum(axis=0), atol=0.51 * small["unit"])
+    assert sorted(table["id"].tolist()) == sorted(failures.id.tolist())
+    assert len(found.packed) > 1
+    rows = {number: row for row, number in enumerate(failures.id.tolist())}
+    small = [scene for block in found.packed for scene in unpacked_scenes(block)]
+    for place, (number, one) in enumerate(zip(table["id"].tolist(), small, strict=True)):
+        scene = scene_of(task, failures, rows[number], "jfi", record.theta, record.agents)
+        assert table["root_seed"][place] == scene.root_seed, "no digit is lost"
+        assert table["operator"][place] == scene.operator
+        assert one["worse"] == scene.worse.tolist()
+        np.testing.assert_allclose(one["received"], scene.received, atol=0.51 * one["unit"])
+        for body, at, present in zip(scene.field.bodies, one["at"], one["present"], strict=True):
+            np.testing.assert_allclose(at, body.at, atol=0.0051)
+            np.testing.assert_array_equal(present, body.present)
+
+
+def test_a_full_page_keeps_the_lowest_failures_and_then_films(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = read_run(runs("spread"))
+    monkeypatch.setattr(packed, "BLOCK", 7)
+    whole = replays_of(record)
+    assert all(one.film for one in whole.all)
+    monkeypatch.setattr(replays, "ROOM", sum(map(len, whole.packed)) + len(whole.worst[0].film or b"") * 4 // 3 + 1)
+    filmed = replays_of(record)
+    assert filmed.packed == whole.packed
+    assert [bool(one.film) for one in filmed.all] == [True] + [False] * (len(filmed.all) - 1)
+    monkeypatch.setattr(replays, "ROOM", len(whole.packed[0]) + 1)
+    full = replays_of(record)
+    assert full.packed == whole.packed[:1]
+    assert not any(one.film for one in full.all)
 
 
 def test_links_lead_to_what_there_is(runs: Runs) -> None:

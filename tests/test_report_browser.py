@@ -14,29 +14,18 @@ import numpy as np
 import pytest
 from test_search import chosen, search, team, walkers
 
+from benchmarks import page
 from epymarl_fairtest.report.page import make_report
 from epymarl_fairtest.tasks.foraging.rules import ForagingTask
 from epymarl_fairtest.tasks.scene import Field
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
+pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install selenium")
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-)
 MISSING = "no chromium and chromedriver on PATH: apt install chromium chromium-driver"
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=MISSING)]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(not (page.CHROMIUM and page.DRIVER), reason=MISSING)]
 
 
 @pytest.fixture(scope="module")
@@ -73,15 +62,9 @@ def reshaped(shape: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('browser')}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+def browser() -> Iterator[Any]:
+    with page.browser() as driver:
+        yield driver
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 DOCS, SOURCE = ROOT / "docs", ROOT / "build" / "site-source"
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
-INTERFACE = ("test", "resume", "load", "compare", "Result", "Replay", "Why", "Comparison")
+INTERFACE = ("test", "resume", "load", "compare", "repair", "Result", "Replay", "Why", "Comparison", "Repaired")
 
 
 def main() -> int:

@@ -83,7 +83,7 @@ class Result:
     @cached_property
     def failures(self) -> pandas.DataFrame:
         """One row per unfair episode, the most unfair first: failures.csv. Needs pandas."""
-        pandas = _pandas("result.failures")
+        pandas = needed_pandas("result.failures")
         path = self.path / "failures.csv"
         verify(path)
         table = pandas.read_csv(path)
@@ -96,7 +96,7 @@ class Result:
     @cached_property
     def executions(self) -> pandas.DataFrame:
         """One row per judged episode, fair or not, in the order of execution. Needs pandas."""
-        pandas = _pandas("result.executions")
+        pandas = needed_pandas("result.executions")
         columns = dict(self.record.judged)
         received = columns.pop("received")
         each = {f"received_{agent}": column for agent, column in enumerate(received.T, 1)}
@@ -230,13 +230,13 @@ class Result:
         return int(found[0])
 
 
-def _pandas(what: str) -> Any:
+def needed_pandas(what: str) -> Any:
     try:
         import pandas
     except ModuleNotFoundError as error:
         raise FairTestError(
             f"{what} needs pandas, which is not installed here: pip install 'epymarl-fairtest[notebook]' (or pandas)."
-            " result.arrays() gives the same without it."
+            + (" result.arrays() gives the same without it." if what.startswith("result.") else "")
         ) from error
     return pandas
 

@@ -1,4 +1,4 @@
-"""What a notebook calls: test a team, resume, load and compare runs. Every mistake is a FairTestError."""
+"""What a notebook calls: test a team, resume, load and compare runs, repair. Every mistake is a FairTestError."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 
 from epymarl_fairtest.api.comparing import Comparison
+from epymarl_fairtest.api.repaired import Repaired
+from epymarl_fairtest.api.repairing import Request, Told, repaired
 from epymarl_fairtest.api.result import Result
 from epymarl_fairtest.api.starting import Started, begin, begin_again, begin_with
 from epymarl_fairtest.campaign.observers import Observer, Progress, beside_the_bar, in_notebook
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.repair.defaults import EXECUTIONS, MAX_LOSS, SEEDS, SHARE, STEPS, TIMEOUT
 from epymarl_fairtest.report.observer import Page
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.finished import read_run
@@ -26,7 +29,8 @@ from epymarl_fairtest.strategies import configure, strategy_of
 from epymarl_fairtest.team.contract import Policy, Team
 from epymarl_fairtest.team.saved import live_team
 
-ARGUMENTS = "theta|confidence|policy|figure|out"  # of the command line that are arguments here, too
+ARGUMENTS = "theta|confidence|policy|figure|out|steps|welfare|weight|share|executions|jobs|timeout|address|backend"
+"""Of the command line that are arguments here, too; `--max-loss` is one with another sign."""
 
 
 def test(
@@ -102,6 +106,65 @@ def compare(
         return Comparison.of_runs(*paths, theta=theta, confidence=confidence)
 
 
+def repair(
+    team: Result | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    steps: int = STEPS,
+    welfare: str | None = None,
+    weight: float | Iterable[float] | None = None,
+    share: float = SHARE,
+    max_loss: float = MAX_LOSS,
+    seeds: int | Iterable[int] = SEEDS,
+    executions: int = EXECUTIONS,
+    backend: str = "processes",
+    address: str | None = None,
+    jobs: int | None = None,
+    timeout: float = TIMEOUT,
+    **settings: Any,
+) -> Repaired:
+    """Train a team on so that it shares more fairly, beside a control that is trained as much without that aim.
+
+    Args:
+        team: a result or a run folder, whose failures are to go; or a policy folder, which is tested first.
+        out: the folder of the repair; the same call continues what is there.
+        steps: of training, for each arm.
+        welfare: what is paid for: `gini`, `jain` or `min`; measured and explained if it is not given.
+        weight: of the welfare; several are tried, the welfare's own if none is given.
+        share: of the training episodes that begin at failing starts.
+        max_loss: of the return before that a repair may cost.
+        seeds: how many, from 0, or which ones.
+        executions: fresh ones that decide.
+        backend: `processes`, `dask` or `ray`,
+        address: of the cluster,
+        jobs: trainings at a time on this machine,
+        timeout: seconds to wait for the cluster.
+        **settings: of the search before, as in `test`; a run has its own.
+
+    Raises:
+        FairTestError: the team cannot be trained on, or something given cannot be used.
+    """
+    with in_python_words():
+        _numbers(whole=True, steps=steps, executions=executions, jobs=1 if jobs is None else jobs)
+        _numbers(share=share, max_loss=max_loss, timeout=timeout)
+        _one_of("welfare", welfare, (None, "gini", "jain", "min"))
+        _one_of("backend", backend, ("processes", "dask", "ray"))
+        place, folder = team.path if isinstance(team, Result) else _path(team, "the team"), _path(out, "out")
+        run = place if (place / "manifest.json").is_file() else None
+        given = {name: _plain(value) for name, value in settings.items()}
+        said = [
+            repr(str(place)),
+            repr(str(folder)),
+            f"steps={steps}",
+            *(f"{name}={one!r}" for name, one in given.items()),
+        ]
+        request = Request(
+            run, None if run else place, folder, f"fairtest.repair({', '.join(said)})", given, steps, welfare,
+            _several("weight", weight), share, max_loss, _seeds(seeds), executions, backend, address, jobs, timeout,
+        )  # fmt: skip
+        return _repaired(request)
+
+
 @contextmanager
 def in_python_words() -> Iterator[None]:
     """Errors name arguments as they are written in Python, not as in a host or on the command line."""
@@ -114,6 +177,7 @@ def in_python_words() -> Iterator[None]:
 def python_words(message: str) -> str:
     message = re.sub(r"fairtest run --resume ('[^']*'|\S+)", _resumed, message)
     message = re.sub(r"(?:fairtest_args\.|--set )(\w+)", r"\1", message)
+    message = message.replace("--max-loss ", "max_loss=")
     return re.sub(rf"--({ARGUMENTS})\b ?", r"\1=", message)
 
 
@@ -127,6 +191,15 @@ def _finished(started: Started) -> Result:
     except KeyboardInterrupt:
         raise KeyboardInterrupt(python_words(started.stopped())) from None
     return Result(read_run(started.folder.path), started.team)
+
+
+def _repaired(request: Request) -> Repaired:
+    try:
+        document, _ = repaired(request, Told(_warn, lambda line: print(line, file=sys.stderr), _observers))
+    except KeyboardInterrupt:
+        kept = f"Stopped; what is finished is kept in {str(request.folder)!r}, and the same call continues."
+        raise KeyboardInterrupt(kept) from None
+    return Repaired(request.folder, document)
 
 
 def _observers(settings: Settings) -> list[Observer]:
@@ -164,3 +237,33 @@ def _live(policy: Any, env: Any, env_args: Mapping[str, Any] | None, time_limit:
             " of its environment, and time_limit, the steps of its episodes, at least 1."
         )
     return live_team(policy, env, time_limit, env_args, str(given.get("allocation", "env")))
+
+
+def _numbers(whole: bool = False, **given: Any) -> None:
+    kinds: Any = int | np.integer if whole else int | float | np.number
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise FairTestError(f"{name}={value!r} is not allowed; give a {'whole ' if whole else ''}number.")
+
+
+def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    if value not in allowed:
+        raise FairTestError(f"{name}={value!r} is not allowed; it must be {', '.join(str(one) for one in allowed)}.")
+
+
+def _several(name: str, values: Any, whole: bool = False) -> tuple[Any, ...]:
+    """None, one number or several."""
+    if values is None:
+        return ()
+    found = tuple(values) if isinstance(values, Iterable) and not isinstance(values, str | Mapping) else (values,)
+    for value in found:
+        _numbers(whole, **{name: value})
+    return tuple(map(_plain, found))
+
+
+def _seeds(seeds: Any) -> tuple[int, ...]:
+    found = _several("seeds", seeds, whole=True)
+    several = found if isinstance(seeds, Iterable) else tuple(range(found[0])) if found else ()
+    if not several or len(set(several)) < len(several) or min(several) < 0:
+        raise FairTestError(f"seeds={seeds!r} is not allowed; give how many (3), or different ones from 0 on ([3, 5]).")
+    return several

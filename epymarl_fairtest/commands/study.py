@@ -70,12 +70,13 @@ def add_parser(commands: Any) -> None:
 
 
 def study(args: argparse.Namespace) -> int:
+    from epymarl_fairtest.study.backends import check_place
     from epymarl_fairtest.study.jobs import finished
     from epymarl_fairtest.study.plan import open_folder, plan_study
     from epymarl_fairtest.study.reuse import copy_run, reusable_runs
 
     clock = time.perf_counter()
-    check_place(args)
+    check_place(args.backend, args.jobs, args.address, args.timeout)
     planned = plan_study(
         args.study, args.policies, seeds_of(args.seeds), _given(args), methods=args.methods, root=args.out,
         command=command_of(args), keep_failures=args.keep_failures,
@@ -120,17 +121,6 @@ def study(args: argparse.Namespace) -> int:
 # --- what the user gave -------------------------------------------------------------------------------
 
 
-def check_place(args: argparse.Namespace) -> None:
-    if args.jobs is not None and args.jobs < 1:
-        raise FairTestError(f"--jobs {args.jobs} is not allowed; it must be a whole number of at least 1.")
-    if args.timeout <= 0:
-        raise FairTestError(f"--timeout {args.timeout:g} is not allowed; it must be a number of seconds above 0.")
-    if args.address and args.backend == "processes":
-        raise FairTestError(f"--address {args.address} needs --backend dask or --backend ray.")
-    if args.address and args.jobs is not None:
-        raise FairTestError(f"--jobs {args.jobs} is for this machine; the cluster at --address has its own workers.")
-
-
 def seeds_of(text: str) -> list[int]:
     """`10` is 0 to 9; `3,5,7` and `3,` are these."""
     parts = [part.strip() for part in text.split(",")]
@@ -173,7 +163,7 @@ def _run(
     planned: Study, jobs: Sequence[Job], waiting: Sequence[Job], args: argparse.Namespace
 ) -> tuple[dict[Job, str], float]:
     """Run what is not finished; the jobs that failed, and the CPU seconds of those that did not."""
-    from epymarl_fairtest.study.backends import Place, run_all
+    from epymarl_fairtest.study.backends import Place, cores, run_all
     from epymarl_fairtest.study.jobs import run_job, save_error
 
     failed: dict[Job, str] = {}
@@ -196,12 +186,6 @@ def _run(
             tell(job, result, sorted(message for *_, message in new))
             check()  # a backend may have swallowed what the signal raised
     return failed, cpu
-
-
-def cores() -> int:
-    from joblib import cpu_count
-
-    return int(cpu_count())
 
 
 @contextmanager

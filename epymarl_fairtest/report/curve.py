@@ -95,7 +95,7 @@ def curve_content(story: Mapping[str, Any] | None, drawn: Mapping[str, Sequence[
         return None
     captions = (
         "What the judged agents receive together.",
-        "Share of unfair executions with its exact 95\u00a0% interval."
+        "Share of unfair executions with its exact 95% interval."
         + (" Dotted: executions in which nobody receives anything." if _undefined(story) else ""),
         "What the worst-off agent of an execution receives; dashed: the best-off.",
     )

@@ -261,7 +261,7 @@ def coverage_figure(coverage: Coverage, place: int) -> str:
     axes.set_aspect("equal")
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.set_title(f"{agent(place)}, %", loc="left", fontsize=9.5, fontweight="bold", color=colour(place))
+    axes.set_title(f"{agent(place)}, %", loc="left", fontsize=9.5, fontweight="bold")
     axes.set_xlabel("column →" if coverage.grid else "x →")
     axes.set_ylabel("← row" if coverage.grid else "y →")
     for side in axes.spines.values():

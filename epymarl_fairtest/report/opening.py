@@ -122,7 +122,7 @@ def rate_card(rate: Rate | None) -> Data:
     if rate is None:
         return card(name, "unknown", "no random executions on record", main=True)
     value, low, high = wording.estimate(rate)
-    note = f"95\u00a0% interval {low} to {high}, {number(rate.executions)} random executions"
+    note = f"95% interval {low} to {high}, {number(rate.executions)} random executions"
     return card(name, value if rate.count else f"at most {high}", note, main=True, interval=interval_of(rate))
 
 

@@ -19,6 +19,7 @@ from epymarl_fairtest.report import opening, wording
 from epymarl_fairtest.report.drawing import AGENTS
 from epymarl_fairtest.report.figures import figures_of
 from epymarl_fairtest.report.one_file import STATIC, one_file
+from epymarl_fairtest.report.packed import packed_table
 from epymarl_fairtest.report.replays import Replays, replays_of
 from epymarl_fairtest.report.sections import Section, sections_of
 from epymarl_fairtest.report.view import Link, View, lineage_of, view_of
@@ -42,7 +43,8 @@ def html_of(view: View, replays: Replays) -> str:
     chains = chains_of(view, replays)
     drawn = figures_of(view, chains)
     run = shlex.quote(str(view.record.path))
-    data = {"run": run, "colours": AGENTS, "scenes": [one.as_json() for one in replays.scenes], "table": view.table}
+    scenes = [one.as_json() for one in replays.scenes]
+    data = {"run": run, "colours": AGENTS, "scenes": scenes, "table": packed_table(view.table)}
     sections = sections_of(view, replays, drawn, chains)
     search = next(place for place, section in enumerate(sections) if section.name == "growth")
     sections.insert(search, Section("numbers", "Numbers", "In numbers", {"cards": opening.cards(view)}))
@@ -59,7 +61,7 @@ def html_of(view: View, replays: Replays) -> str:
         sections=sections,
         version=view.record.manifest.get("fairtest", ""),
         json=safe_json(data),
-        packed=replays.others,
+        packed=replays.packed,
     )
 
 

@@ -6,26 +6,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.selection import failures_to_watch
 from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.packed import packed
 from epymarl_fairtest.report.scenes import Scene, scene_of
-from epymarl_fairtest.report.view import MOST_ROWS
+from epymarl_fairtest.report.view import table_order
 from epymarl_fairtest.report.why import Small, Why, smalls_of, whys_of
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import FinishedRun
 from epymarl_fairtest.tasks.contract import Task
 
 LONGEST = 120  # steps; films of longer episodes would outweigh the rest of the page
+ROOM = 3_700_000  # characters for the steps of all failures and, as far as they leave any, for films
 
 
 @dataclass(frozen=True)
 class Replay:
     scene: Scene
-    film: bytes | None  # GIF; None for a long episode
+    film: bytes | None  # GIF; None for a long episode, or where the page is full
     still: bytes  # PNG
     why: Why | Small | None = None  # where it was explained
 
@@ -42,7 +42,7 @@ class Replays:
     representative: list[Replay]
     placed: bool  # are the agents' places known?
     smallest: list[Replay] = field(default_factory=list)  # smallest examples, beside their fair neighbours
-    others: str = ""  # the other failures of the table, packed
+    packed: list[str] = field(default_factory=list)  # failures in the order of the table, as many as there is room for
 
     @property
     def all(self) -> list[Replay]:
@@ -71,17 +71,17 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
         name = str(record.summary.get("index", "jfi"))
         return scene_of(task, episodes, row, name, record.theta, record.agents)
 
-    def shown_at(rows: NDArray[np.int64]) -> list[Replay]:
-        return [replay_of(scene_at(row), whys.get(int(episodes.id[row]))) for row in rows.tolist()]
+    steps = packed(map(scene_at, table_order(record.failures).tolist()), ROOM)
+    room = ROOM - sum(map(len, steps))
 
-    shown = Replays(shown_at(lowest), shown_at(typical), False)
+    def shown_at(row: int) -> Replay:
+        nonlocal room
+        scene = scene_at(row)
+        film = drawing.gif(scene) if room > 0 and scene.steps <= LONGEST else b""
+        room -= len(film) * 4 // 3  # as base64
+        return Replay(scene, film if film and room >= 0 else None, drawing.png(scene), whys.get(scene.id))
+
+    worst, representative = ([shown_at(row) for row in rows.tolist()] for rows in (lowest, typical))
     small = [Replay(one.scene, None, drawing.png(one.scene), one) for one in smalls_of(record, task)]
-    placed = any(one.scene.field.kind != "none" for one in shown.all)
-    of_the_table = np.lexsort((record.failures["id"], index))[:MOST_ROWS]
-    rest = of_the_table[~np.isin(of_the_table, [*lowest, *typical])]
-    others = packed(scene_at(row) for row in rest.tolist() if episodes.length[row] <= LONGEST)
-    return Replays(shown.worst, shown.representative, placed, small, others)
-
-
-def replay_of(scene: Scene, why: Why | None = None) -> Replay:
-    return Replay(scene, drawing.gif(scene) if scene.steps <= LONGEST else None, drawing.png(scene), why)
+    placed = any(one.scene.field.kind != "none" for one in worst)
+    return Replays(worst, representative, placed, small, steps)

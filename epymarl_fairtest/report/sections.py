@@ -18,7 +18,7 @@ from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, is_charged
 from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.curve import curve_content
 from epymarl_fairtest.report.replays import Replay, Replays
-from epymarl_fairtest.report.view import MOST_ROWS, Link, View
+from epymarl_fairtest.report.view import Link, View
 from epymarl_fairtest.report.why import why_section
 from epymarl_fairtest.report.wording import number, percent
 
@@ -377,13 +377,9 @@ def table_section(view: View) -> Data | Absent:
     table = view.table
     columns = list(COLUMNS.items())
     columns[-1:-1] = [(f"received{n}", f"agent {place + 1}") for n, place in enumerate(view.places)]
-    explanation = "Agents' columns hold what each received; the least is bold."
-    if table["rows"] < table["total"]:
-        shown = f"{number(MOST_ROWS)} of {number(table['total'])}"
-        explanation += f" These are the {shown} failures with the lowest index; failures.csv has all."
     return {
-        "text": [explanation],
-        "operators": sorted(set(table["operator"])),
+        "text": ["Agents' columns hold what each received; the least is bold. A click on a number opens the failure."],
+        "operators": sorted(set(table["operator"].tolist())),
         "columns": [
             {"name": name, "title": title, "text": name in ("operator", "status"), "sorted": name == "index"}
             for name, title in columns

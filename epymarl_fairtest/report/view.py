@@ -22,7 +22,6 @@ from epymarl_fairtest.tasks import TASKS
 from epymarl_fairtest.tasks.contract import MOST_NUMBERS
 
 Floats = NDArray[np.float64]
-MOST_ROWS = 2000  # of the table of failures
 MOST_POINTS = 3000  # of all scatter plots together
 MOST_ROUNDS = 6
 
@@ -352,23 +351,17 @@ def lineage_of(executions: Columns, failure: int) -> list[Link]:
 
 
 def table_of(failures: Columns) -> dict[str, Any]:
-    """The failures with the lowest index first, column by column, ready for JSON."""
+    """All failures, the lowest index first, column by column."""
     if not failures:
-        return {"total": 0, "rows": 0}
-    order = np.lexsort((failures["id"], failures["index"]))[:MOST_ROWS]
-    received = failures["received"][order]
-    least = received == received.min(axis=1, keepdims=True)
-    return {
-        "total": len(failures["id"]),
-        "rows": len(order),
-        **{name: failures[name][order].tolist() for name in ("id", "operator", "start_step", "length")},
-        "root_seed": list(map(str, failures["root_seed"][order].tolist())),  # a browser's numbers are not so long
-        "parent": failures["parent"][order].tolist(),
-        "index": [round(value, 4) for value in failures["index"][order].tolist()],
-        "status": failures["status"][order].tolist(),
-        "received": [[float(f"{x:.4g}") for x in row] for row in received.tolist()],
-        "worst_off": [(np.flatnonzero(row) + 1).tolist() for row in least],
-    }
+        return {"rows": 0}
+    order = table_order(failures)
+    names = ("id", "operator", "start_step", "length", "root_seed", "parent", "status", "received")
+    columns = {name: failures[name][order] for name in names}
+    return {"rows": len(order), **columns, "index": failures["index"][order].round(4)}
+
+
+def table_order(failures: Columns) -> NDArray[np.int64]:
+    return np.lexsort((failures["id"], failures["index"]))
 
 
 def missing_of(view: View) -> dict[str, str]:

@@ -210,7 +210,7 @@ def introduction(explanation: Mapping[str, Any]) -> list[str]:
     return [
         f"{words.failures(explanation['explained'])} were executed again with something changed, one of each different"
         " kind. A cause is what such executions show: noise, where the start is rarely unfair; policy, where a better"
-        " choice was found that is fair, helps the worst-off and costs the team at most 2\u00a0%; start, where none was"
+        " choice was found that is fair, helps the worst-off and costs the team at most 2%; start, where none was"
         " found, which does not mean that there is none.",
         *words.notes(explanation),
     ]

@@ -14,18 +14,18 @@ from epymarl_fairtest.core.statistics import Rate, rate_of
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.report.view import Coverage, Floats, Group, Link, Round, View
 
-NARROW = "\u00a0"  # between a number and its unit
+NARROW = "\u00a0"  # between a word and its number
 
 
 def percent(share: float) -> str:
-    """Two digits that matter: 12 %, 1.9 %, 0.015 %."""
+    """Two digits that matter: 12%, 1.9%, 0.015%."""
     value = 100 * share
     if value == 0 or not math.isfinite(value):
-        return f"0{NARROW}%"
+        return "0%"
     if value >= 99.95:
-        return f"100{NARROW}%" if value == 100 else f"{math.floor(value * 100) / 100:.2f}{NARROW}%"
+        return "100%" if value == 100 else f"{math.floor(value * 100) / 100:.2f}%"
     digits = max(1 - math.floor(math.log10(abs(value))), 0)
-    return f"{value:.{digits}f}{NARROW}%"
+    return f"{value:.{digits}f}%"
 
 
 def estimate(rate: Rate) -> tuple[str, str, str]:
@@ -33,7 +33,7 @@ def estimate(rate: Rate) -> tuple[str, str, str]:
     width = 100 * (rate.high - rate.low)
     digits = min(max(1 - math.floor(math.log10(width)), 0), 6) if width > 0 else 0
     value, low, high = (
-        f"{100 * x:.{digits}f}{NARROW}%" if 0 < x < 1 else percent(x) for x in (rate.estimate, rate.low, rate.high)
+        f"{100 * x:.{digits}f}%" if 0 < x < 1 else percent(x) for x in (rate.estimate, rate.low, rate.high)
     )
     return value, low, high
 
@@ -80,7 +80,7 @@ def verdict(view: View) -> str:
         if view.searched:
             return f"{often}; the search found {found}."
         return f"{often}: {number(rate.count)} of {number(rate.executions)} were unfair."
-    bound = f"at most {estimate(rate)[2]} of its random executions are unfair, with 95{NARROW}% confidence"
+    bound = f"at most {estimate(rate)[2]} of its random executions are unfair, with 95% confidence"
     if empty >= MANY:
         bound += f"; in {percent(empty)} nobody receives anything"
     if failures:
@@ -105,7 +105,7 @@ def rate_sentence(view: View) -> str:
     value, low, high = estimate(rate)
     sentence = (
         f"{number(rate.count)} of {several(rate.executions, 'random execution')} were unfair: {value},"
-        f" exact binomial 95{NARROW}% interval {low} to {high}."
+        f" exact binomial 95% interval {low} to {high}."
     )
     if view.undefined:
         sentence += f" In {number(view.undefined)} of them nobody received anything; they count as not unfair."
@@ -168,7 +168,7 @@ def depth_sentence(view: View) -> str:
     sentences = []
     if len(natural):
         low, fifth, middle = np.quantile(natural, [0, 0.05, 0.5]).tolist()
-        parts = f"median {middle:.3f}, 5{NARROW}% quantile {fifth:.3f}, lowest {low:.3f}"
+        parts = f"median {middle:.3f}, 5% quantile {fifth:.3f}, lowest {low:.3f}"
         sentences.append(f"Random executions: {parts}.")
     if view.searched:
         sentences.append(f"The lowest that the search found is {np.nanmin(index):.3f}.")
@@ -198,7 +198,7 @@ def worst_caption(view: View) -> str:
     )
     ends = [f"{agent(place)} {percent(one.low)} to {percent(one.high)}" for place, one in
             zip(view.places, view.worst.least, strict=False)]  # fmt: skip
-    return f"{caption} Lines: exact 95{NARROW}% intervals, {listed(ends)}." if ends else caption
+    return f"{caption} Lines: exact 95% intervals, {listed(ends)}." if ends else caption
 
 
 def share_caption(view: View) -> str:
@@ -238,7 +238,7 @@ def _shares(view: View, values: Floats) -> str:
 
 def interval(rate: Rate) -> str:
     _, low, high = estimate(rate)
-    return f"95{NARROW}% interval {low} to {high}"
+    return f"95% interval {low} to {high}"
 
 
 def competence_sentences(view: View) -> list[str]:

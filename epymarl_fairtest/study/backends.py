@@ -41,6 +41,24 @@ class Place:
     folders: tuple[Path, ...] = ()
 
 
+def check_place(backend: str, jobs: int | None, address: str | None, timeout: float) -> None:
+    """Refuse what contradicts itself, in the words of the command line."""
+    if jobs is not None and jobs < 1:
+        raise FairTestError(f"--jobs {jobs} is not allowed; it must be a whole number of at least 1.")
+    if timeout <= 0:
+        raise FairTestError(f"--timeout {timeout:g} is not allowed; it must be a number of seconds above 0.")
+    if address and backend == "processes":
+        raise FairTestError(f"--address {address} needs --backend dask or --backend ray.")
+    if address and jobs is not None:
+        raise FairTestError(f"--jobs {jobs} is for this machine; the cluster at --address has its own workers.")
+
+
+def cores() -> int:
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
 def run_all(work: Work[Item], items: Sequence[Item], place: Place) -> Iterator[tuple[Item, dict[str, Any]]]:
     """Every item with what `work` made of it, as they end; {"error": …} for an item that loses its workers."""
     return BACKENDS[place.backend](work, items, place)

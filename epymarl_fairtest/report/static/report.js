@@ -14,6 +14,10 @@
     const text = Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? value.toFixed(1) : value.toFixed(2);
     return text.replace("-", "\u2212");
   };
+  const textOn = (colour) => { // dark on light colours, so that numbers on agents can be read
+    const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? "#14161b" : "#fff";
+  };
   const inkOf = (name) => getComputedStyle(root).getPropertyValue(name).trim();
 
   // --- the field ----------------------------------------------------------------------------------------
@@ -176,7 +180,7 @@
       const place = this.at(body.at[step]), radius = Math.max(body.radius * this.scale, 9);
       if (this.scene.worse[n]) this.disc(place, radius + 3.5, null, this.ink.ink, 2);
       this.disc(place, radius, data.colours[n % data.colours.length], this.ink.paper, 1);
-      this.text(place, body.label, "#fff", 12);
+      this.text(place, body.label, textOn(data.colours[n % data.colours.length]), 12);
       if (body.level !== undefined) {
         const corner = [place[0] + radius - 2, place[1] + radius - 2];
         this.disc(corner, 6.5, this.ink.paper, this.ink.ink, 1);
@@ -198,7 +202,7 @@
         this.line(points, colour, 2.6);
         const end = points[points.length - 1];
         this.disc(end, 9, colour, scene.worse[n] ? ink.ink : ink.paper, 2);
-        this.text(end, String(n + 1), "#fff", 11);
+        this.text(end, String(n + 1), textOn(colour), 11);
       });
     }
   }
@@ -230,6 +234,7 @@
         const row = make("div", "bar"), who = make("span", scene.worse[n] ? "who worse" : "who", String(n + 1));
         const track = make("span", "track"), fill = make("i"), value = make("span", "value");
         who.style.background = fill.style.background = data.colours[n % data.colours.length];
+        who.style.color = textOn(data.colours[n % data.colours.length]);
         track.append(fill);
         row.append(who, track, value);
         place.append(row);
@@ -367,62 +372,114 @@
 
   const table = document.getElementById("failures");
   if (!table) return;
-  const failures = data.table, body = table.tBodies[0], PAGE = 25;
+  const bytesOf = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const ARRAYS = {
+    i1: Int8Array, u1: Uint8Array, i2: Int16Array, u2: Uint16Array, i4: Int32Array, u4: Uint32Array,
+    i8: BigInt64Array, u8: BigUint64Array, f4: Float32Array, f8: Float64Array,
+  };
+
+  class Table { // the way back from packed_table (report/packed.py)
+    constructor({ rows, columns, names, operators }) {
+      this.rows = rows;
+      this.names = names;
+      this.operators = operators;
+      this.columns = {};
+      for (const [name, [type, text]] of Object.entries(columns)) this.columns[name] = new ARRAYS[type](bytesOf(text).buffer);
+      this.agents = rows ? this.columns.received.length / rows : 0;
+    }
+
+    received(row) { return this.columns.received.subarray(row * this.agents, (row + 1) * this.agents); }
+
+    value(column, row) {
+      if (column.startsWith("received")) return this.received(row)[Number(column.slice(8))];
+      const value = this.columns[column][row];
+      return column in this.names ? this.names[column][value] : value;
+    }
+
+    text(column, row) {
+      const value = this.value(column, row);
+      if (column === "index") return value.toFixed(4);
+      if (column.startsWith("received")) return shown(value);
+      return column === "parent" && value < 0 ? "\u2013" : String(value);
+    }
+
+    least(column, row) { return column.startsWith("received") && this.value(column, row) === Math.min(...this.received(row)); }
+  }
+
+  const failures = new Table(data.table), body = table.tBodies[0], PAGE = 25;
   const replayed = new Set(data.scenes.map((scene) => scene.id));
   const columns = [...table.tHead.rows[0].cells].map((cell) => cell.dataset.column);
-  const valueOf = (column, row) => {
-    if (column.startsWith("received")) return failures.received[row][Number(column.slice(8))];
-    return column === "root_seed" ? Number(failures.root_seed[row]) : failures[column][row];
-  };
-  const textOf = (column, row) => {
-    if (column === "index") return failures.index[row].toFixed(4);
-    if (column.startsWith("received")) return shown(valueOf(column, row));
-    if (column === "parent") return failures.parent[row] < 0 ? "\u2013" : String(failures.parent[row]);
-    return String(failures[column][row]);
-  };
   const all = [...Array(failures.rows).keys()];
-  const words = all.map((row) => ["id", "operator", "root_seed", "parent", "status"].map((name) => failures[name][row]).join(" ").toLowerCase());
+  let words = null; // of each row, once something is looked for
+  const wordsOf = (row) => ["id", "operator", "root_seed", "parent", "status"].map((name) => failures.value(name, row)).join(" ").toLowerCase();
   const form = document.getElementById("filters"), count = document.getElementById("count");
   const before = document.getElementById("before"), after = document.getElementById("after");
   let sorted = { column: "index", up: true }, page = 0;
 
   function chosen() {
     const wanted = form.elements.text.value.trim().toLowerCase().split(/\s+/).filter(Boolean);
-    const operator = form.elements.operator.value;
+    const operator = form.elements.operator.value, index = failures.columns.index;
+    if (wanted.length) words ||= all.map(wordsOf);
     const low = form.elements.low.value === "" ? -Infinity : Number(form.elements.low.value);
     const high = form.elements.high.value === "" ? Infinity : Number(form.elements.high.value);
-    return all.filter((row) => (!operator || failures.operator[row] === operator) && failures.index[row] >= low
-      && failures.index[row] <= high && wanted.every((word) => words[row].includes(word)));
+    return all.filter((row) => (!operator || failures.value("operator", row) === operator) && index[row] >= low
+      && index[row] <= high && wanted.every((word) => words[row].includes(word)));
   }
 
   // --- a failure of the table -----------------------------------------------------------------------------
 
-  const sums = (bends) => { // the way back from the differences of differences (report/packed.py)
-    let slope = 0, value = 0;
-    return bends.map((bend) => (value += (slope += bend)));
-  };
+  class Block { // the way back from _block (report/packed.py)
+    constructor(bytes) {
+      const end = bytes.indexOf(0);
+      Object.assign(this, JSON.parse(new TextDecoder().decode(bytes.subarray(0, end))));
+      this.planes = bytes.subarray(end + 1);
+      this.count = this.planes.length / 4;
+    }
 
-  function unpack(small) {
-    const columns = small.received.map((bends) => sums(bends).map((value) => value * small.unit));
-    const received = columns[0].map((_, step) => columns.map((column) => column[step]));
-    const bodies = small.bodies.map((body) => {
-      const [x, y] = body.at.map((bends) => sums(bends).map((value) => value / 100));
-      return { ...body, at: received.map((_, step) => { const t = Math.min(step, x.length - 1); return [x[t], y[t]]; }) };
-    });
-    return { ...small, received, bodies };
+    number(place) {
+      const { planes, count } = this;
+      const folded = (planes[place] | planes[place + count] << 8 | planes[place + 2 * count] << 16 | planes[place + 3 * count] << 24) >>> 0;
+      return folded & 1 ? -(folded + 1) / 2 : folded / 2;
+    }
+
+    size(scene) { // in numbers
+      const [cast, steps, , worse] = scene, rows = steps + 1;
+      const ofBody = (body) => 2 * (body.rests ? 1 : rows) + (body.leaves ? rows : 0);
+      return 4 + this.casts[cast][1].reduce((sum, one) => sum + ofBody(one), 0) + worse.length * rows;
+    }
+
+    scene(number) {
+      const [cast, steps, unit, worse] = this.scenes[number], [kind, bodies] = this.casts[cast], rows = steps + 1;
+      let place = this.scenes.slice(0, number).reduce((sum, one) => sum + this.size(one), 0);
+      const plain = (count) => Array.from({ length: count }, () => this.number(place++));
+      const sums = (values) => { let sum = 0; return values.map((value) => (sum += value)); };
+      const corners = plain(4).map((value) => value / FINE);
+      const moved = bodies.map((one) => {
+        const [x, y] = [0, 1].map(() => sums(plain(one.rests ? 1 : rows)));
+        const present = one.leaves ? plain(rows) : undefined;
+        return { ...one, present, at: Array.from({ length: rows }, (_, t) => [x[one.rests ? 0 : t] / FINE, y[one.rests ? 0 : t] / FINE]) };
+      });
+      const paid = [...worse].map(() => sums(sums(plain(rows))));
+      const received = Array.from({ length: rows }, (_, t) => paid.map((column) => column[t] * unit));
+      return { kind, low: corners.slice(0, 2), high: corners.slice(2), bodies: moved, received, worse: [...worse].map(Number) };
+    }
   }
 
-  let opening = null; // all packed failures, once one was asked for
-  async function packedScene(id) {
-    const text = document.getElementById("packed").textContent.trim();
-    if (!text || !window.DecompressionStream) return null;
-    opening ||= (async () => {
-      const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-      return new Map(JSON.parse(await new Response(stream).text()).map((small) => [small.id, small]));
-    })();
-    const small = (await opening).get(id);
-    return small ? unpack(small) : null;
+  const FINE = 100, BLOCK = 250; // as in report/packed.py
+  const blocks = [...document.querySelectorAll("script.packed")].map((script) => ({ script, opened: null }));
+  async function inflated(text) {
+    const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
+    return new Block(new Uint8Array(await new Response(stream).arrayBuffer()));
+  }
+
+  async function sceneOf(row) { // nothing where the page was full, or the browser is too old
+    const block = blocks[Math.floor(row / BLOCK)];
+    if (!block || !window.DecompressionStream) return null;
+    block.opened ||= inflated(block.script.textContent);
+    const operator = failures.operators[failures.columns.operator[row]], start = failures.columns.start_step[row];
+    const told = { changed: operator.changes, happened: operator.caption.replace("{step}", start), start };
+    const known = { id: failures.value("id", row), index: failures.value("index", row), seed: failures.value("root_seed", row) };
+    return { ...(await block.opened).scene(row % BLOCK), ...told, ...known };
   }
 
   function playerOf(scene) {
@@ -439,7 +496,8 @@
     return article;
   }
 
-  async function open(line, button, id) { // the failure itself, and the commands that replay and explain it
+  async function open(line, button, row) { // the failure itself, and the commands that replay and explain it
+    const id = failures.value("id", row);
     const shows = button.getAttribute("aria-expanded") !== "true";
     button.setAttribute("aria-expanded", String(shows));
     if (!shows) { line.nextElementSibling.remove(); return; }
@@ -456,8 +514,9 @@
     cell.append(list);
     below.append(cell);
     line.after(below);
-    const scene = await packedScene(id);
-    if (!scene || !below.isConnected) return;
+    const scene = await sceneOf(row);
+    if (!below.isConnected) return;
+    if (!scene) { cell.prepend(make("p", "absent", "Its steps are not part of this page. The first command plays them.")); return; }
     const article = playerOf(scene);
     cell.prepend(article);
     players.push(new Player(article, scene));
@@ -466,7 +525,7 @@
   function fill() {
     const rows = chosen(), sign = sorted.up ? 1 : -1;
     rows.sort((a, b) => {
-      const x = valueOf(sorted.column, a), y = valueOf(sorted.column, b);
+      const x = failures.value(sorted.column, a), y = failures.value(sorted.column, b);
       return sign * (x < y ? -1 : x > y ? 1 : 0) || a - b;
     });
     const pages = Math.max(Math.ceil(rows.length / PAGE), 1);
@@ -475,8 +534,8 @@
       const line = make("tr");
       for (const column of columns) {
         const cell = make("td", column === "operator" || column === "status" ? "text" : "");
-        const text = textOf(column, row);
-        if (column === "id" && replayed.has(failures.id[row])) {
+        const text = failures.text(column, row);
+        if (column === "id" && replayed.has(failures.value("id", row))) {
           const link = make("a", "", text);
           link.href = `#failure-${text}`;
           cell.append(link);
@@ -484,10 +543,10 @@
           const button = make("button", "opens", text);
           button.type = "button";
           button.setAttribute("aria-expanded", "false");
-          button.addEventListener("click", () => open(line, button, failures.id[row]));
+          button.addEventListener("click", () => open(line, button, row));
           cell.append(button);
         } else cell.textContent = text;
-        if (column.startsWith("received") && failures.worst_off[row].includes(Number(column.slice(8)) + 1)) cell.classList.add("least");
+        if (failures.least(column, row)) cell.classList.add("least");
         line.append(cell);
       }
       return line;

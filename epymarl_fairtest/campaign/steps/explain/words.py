@@ -49,7 +49,9 @@ def notes(explanation: Explanation) -> list[str]:
 def first_sentence(explanation: Explanation) -> str:
     """For the page's first screen."""
     decided, all_of_them = explanation["with_decision"], explanation["explained"]
-    text = f"{part_of(decided, all_of_them)} of the failures looked at could have been avoided by one other decision"
+    text = (
+        f"{part_of(decided, all_of_them)} of the failures looked at could have been avoided by one other decision alone"
+    )
     situations = explanation["situations"]
     return f"{text}; the commonest situation: {situations[0]['rule']}." if situations else f"{text}."
 
