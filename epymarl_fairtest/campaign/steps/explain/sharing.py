@@ -29,6 +29,7 @@ from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.scores import greedy as best_actions
 from epymarl_fairtest.engine.action_rules import explored
 from epymarl_fairtest.engine.selection import action_rule
+from epymarl_fairtest.team.contract import CHUNK
 
 Streams = NDArray[np.uint64]
 Explored = NDArray[np.int16]  # (..., steps, agents): what an agent does at random; -1: it does not explore
@@ -102,14 +103,14 @@ def _as_before(cases: Cases, drawn: Streams, case: Rows, step: Rows) -> Rows:
 def _on_some(cases: Cases, ways: Ways, of: Rows, stream: Streams) -> Asking[Array]:
     """What the judged agents receive (continuations, judged agents), each begun as the way `of` it on its stream."""
     received = np.empty((len(of), cases.received.shape[1]))
-    share = can_share(cases)
     # Those that begin late come together: of them nobody asks what is explored before.
     order = np.lexsort((of, ways.step[of]))
     for now in _requests(of[order], min(AT_ONCE, cases.can_remember) if cases.memory is not None else AT_ONCE):
         some = order[now]
         rows, mine = np.unique(of[some], return_inverse=True)
-        ask = _shared if share else _each
-        received[some] = yield from ask(cases, ways.take(rows), mine.ravel(), stream[some])
+        begun = ways.take(rows)
+        ask = _shared if can_share(cases) and _saves(cases, begun, len(some)) else _each
+        received[some] = yield from ask(cases, begun, mine.ravel(), stream[some])
     return received
 
 
@@ -137,6 +138,16 @@ def _explores_alone(cases: Cases) -> bool:
     context = cases.context
     kind = action_rule(context.team, context.settings).kind
     return kind in ("epsilon_greedy", "greedy") and context.team.task.restorable
+
+
+def _saves(cases: Cases, ways: Ways, count: int) -> bool:
+    """Is it worth while to execute one continuation of each of these ways before the `count` that there are? With a
+    memory the network's time is nearly all of it, and a forward pass has CHUNK rows however few are asked for."""
+    rule = action_rule(cases.context.team, cases.context.settings)
+    if cases.memory is None or rule.kind == "greedy" or not rule.epsilon:
+        return True
+    quiet, led = 1 / (rule.epsilon * len(rule.available)), len(ways.case)
+    return (count - led) * quiet >= (-led % CHUNK) * float(cases.episodes.limit - ways.step.min())
 
 
 def _each(cases: Cases, ways: Ways, of: Rows, stream: Streams) -> Asking[Array]:
