@@ -15,7 +15,8 @@ from test_search import chosen, search, team
 
 from epymarl_fairtest import commands
 from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
-from epymarl_fairtest.campaign.steps.explain import answers, sharing, words
+from epymarl_fairtest.campaign.steps.explain import answers, decisions, sharing, words
+from epymarl_fairtest.campaign.steps.explain.arms import Arms
 from epymarl_fairtest.campaign.steps.explain.better import compared
 from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions, Plans, remembered
 from epymarl_fairtest.campaign.steps.explain.cause import NOISE, POLICY, START, Found, causes
@@ -99,8 +100,8 @@ def test_continuations_that_share_steps_give_what_each_gives_by_itself(task: str
     ways: list[tuple[Any, Any]] = [(None, False), (one, False), (plans, False), (plans, some), (None, some)]
     forgetful = Cases.of(cases.context, failures)  # computes again what was remembered
     of = np.repeat(np.arange(20), 12)
-    for decisions, greedy in ways:
-        begun = Ways(case, step, decisions, greedy)
+    for changes, greedy in ways:
+        begun = Ways(case, step, changes, greedy)
         shared = taken(sharing._shared(cases, begun, of, drawn.ravel()), lambda wanted: wanted.by(engine, engine))
         assert np.array_equal(shared, ask(sharing._each(forgetful, begun, of, drawn.ravel()), engine))
 
@@ -131,6 +132,27 @@ def test_many_ways_come_in_requests_of_whole_ways(monkeypatch: pytest.MonkeyPatc
     assert [list(of[now]) for now in sharing._requests(of, 8)] == [[3, 3, 7, 7, 7], [8] * 9, [9]]
     assert [list(of[now]) for now in sharing._requests(of, 1)] == [[3, 3], [7, 7, 7], [8] * 9, [9]]
     assert sharing._requests(of[:0], 8) == []
+
+
+def test_a_slip_is_looked_at_again_until_it_is_clear_and_no_other_decision_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    context, _, failures = context_of("spread")
+    cases, two = Cases.of(context, failures), np.zeros(2, np.int64)
+    unfair_before, asked = iter([4, 3, 6]), []  # of 16 streams each: 0.25, then 0.22 of 32, then 0.27 of 48
+
+    def arms(cases: Cases, case: Any, changes: Decisions, drawn: Any) -> Any:
+        asked.append((len(case), drawn.shape[1]))
+        differ = np.full(len(case), next(unfair_before))
+        received = np.zeros((2, len(case), cases.received.shape[1]))
+        received[1] = 1.0  # everybody gains
+        return Arms(drawn.shape[1], np.stack([differ, 0 * differ]), differ, received)
+        yield
+
+    monkeypatch.setattr(decisions, "both_arms", arms)
+    same = compared(context.judge, cases.received[two], cases.received[two])
+    slip = np.array([True, False])
+    shown = ask(decisions._measured(cases, decisions.Tried(two, Decisions(two, two, two), same, slip, slip)), None)
+    assert asked == [(2, 16), (2, 16), (1, 16)]
+    assert [(one.slip, one.streams) for one in shown] == [(True, 48)]
 
 
 def test_the_streams_of_a_failure_do_not_depend_on_who_else_is_explained() -> None:

@@ -129,6 +129,8 @@ def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
     """Those that are clear on streams that did not choose them."""
     drawn, clear, known = cases.streams("decisions again", ROUNDS[-1]), [], Arms.none(cases, len(tried.case))
     for first, last in zip((0, *ROUNDS), ROUNDS, strict=False):
+        if not len(tried.case):
+            break
         more = yield from both_arms(cases, tried.case, tried.decisions, drawn[:, first:last])
         known = known + more
         judged = tried.judged(cases, known)
