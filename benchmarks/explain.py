@@ -1,13 +1,15 @@
 """Are explanations right, and what do they cost? Planted faults, fidelity on other streams, CPU time per failure.
 
-    python -m benchmarks.explain [planted] [thief] [idler] [fidelity] [cost] [situations] [smallest]
+    python -m benchmarks.explain [planted] [thief] [idler] [fidelity] [cost] [share] [situations] [smallest]
                                  [--teams mpe-qmix ...] [--plants 100] [--failures 50] [--seed 0]
 
 planted   One wrong decision (agent, step, action) is forced into fair random executions, wherever the episode is
-          continued from, and kept where it makes them unfair. Is it shown, and first? Asked where undoing it is enough
-          under the rules of a shown decision: it makes this episode better, and on 200 other streams lowers P(unfair)
-          by 0.25, helps the worst-off and costs the team at most 2%. Surely enough: on 1,000 streams, by 0.25 and two
-          standard errors more, so that it is not the measuring that is measured.
+          continued from, and kept where it makes them unfair; undoing it makes each of them fair, for they were. Is it
+          shown, and first? Better: of those where undoing it also helps the worst-off and costs the team at most 2%.
+          Enough: of those where it is enough under the rules of a shown decision, too: on 200 other streams it lowers
+          P(unfair) by 0.25, helps the worst-off and costs the team at most 2%. Surely enough: on 1,000 streams, by 0.25
+          and two standard errors more, so that it is not the measuring that is measured. Of both also without those
+          where the team's own choice was forced in place of a lucky exploration: nothing is wrong with that decision.
 thief     One agent has another policy, which takes what gives it most over two steps compared with the others; fair
           random executions that this makes unfair. Is the thief the agent that is named? Enough: if the thief acts as
           the team's policy says, this episode is fair and P(unfair) on 200 other streams 0.25 lower. A third of
@@ -16,6 +18,8 @@ idler     The same with a policy that takes what gives the agent least.
 fidelity  P(unfair) before and after the first shown decision, on 200 streams that nobody looked at before.
 cost      CPU milliseconds per explained failure, without situations and smallest examples; environment steps, and how
           long one takes here and in random executions before and after.
+share     The whole step, situations and smallest examples included, as a share of the CPU time of a run of the preset
+          `paper` with the page it draws; `--failures` is not looked at.
 situations  Rules as a run shows them: precision beside the base rate, recall, explained failures covered.
 smallest  Of up to 10 failures: smallest examples, executed in the real environment.
 """
@@ -23,6 +27,10 @@ smallest  Of up to 10 failures: smallest examples, executed in the real environm
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -45,6 +53,7 @@ from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.core.scores import greedy
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.selection import make_engine, real_engine, twin_of
 from epymarl_fairtest.engine.twin import Twin
@@ -103,6 +112,7 @@ def subject_of(name: str, seed: int) -> Subject:
 class Undone:
     """Case by case: is undoing the fault enough, as measured and beyond the error of measuring?"""
 
+    better: NDArray[np.bool_]
     enough: NDArray[np.bool_]
     surely: NDArray[np.bool_]
 
@@ -172,7 +182,7 @@ def undoing(subject: Subject, cases: Cases, undone: Decisions, execute: Callable
     many = (arms.take(again) + more).decisions(cases, again, undone.take(again), slip[again])
     surely = np.zeros(len(cases), bool)
     surely[again] = [one.helps and one.drop - ERRORS * one.error >= LEAST_DROP for one in many]
-    return Undone(enough, surely)
+    return Undone(better, enough, surely)
 
 
 def planted(subject: Subject, count: int) -> dict[str, Any]:
@@ -184,15 +194,24 @@ def planted(subject: Subject, count: int) -> dict[str, Any]:
         cases = Cases.of(subject.context, found.episodes.take(rows))
         undone = Decisions(found.step[rows], found.agent[rows], found.own[rows])
         undo = undoing(subject, cases, undone, execute)
+        wrong = found.action[rows] != chosen(subject, cases, undone)
+        of = {"plants": np.ones(len(cases), bool), "better": undo.better, "enough": undo.enough}
+        of |= {"enough, wrong": undo.enough & wrong, "surely": undo.surely, "surely, wrong": undo.surely & wrong}
         decisions = subject.ask(answers(cases), execute).decisions
         for case in range(len(cases)):
             mine = [(one.step, one.agent) for one in decisions if one.case == case]
             place = (int(undone.step[case]), int(undone.agent[case]))
-            for name, holds in (("enough", undo.enough[case]), ("surely enough", undo.surely[case])):
-                counts[name] += int(holds)
-                counts[f"{name}: shown"] += int(holds and place in mine)
-                counts[f"{name}: first"] += int(holds and mine[:1] == [place])
-    return {"team": subject.name, "plants": len(found.episodes), **counts}
+            for name, holds in of.items():
+                counts[name] += int(holds[case])
+                counts[f"{name}: shown"] += int(holds[case] and place in mine)
+                counts[f"{name}: first"] += int(holds[case] and mine[:1] == [place])
+    return {"team": subject.name, **counts}
+
+
+def chosen(subject: Subject, cases: Cases, undone: Decisions) -> NDArray[np.integer]:
+    """What the team itself would have done there."""
+    rows = np.arange(len(cases))
+    return greedy(cases.episodes.q[rows, undone.step], subject.context.team.available)[rows, undone.agent]
 
 
 # --- a thief -----------------------------------------------------------------------------------------
@@ -410,6 +429,19 @@ def engine_speed(subject: Subject) -> float:
     return 1e6 * (time.process_time() - start) / episodes.executed_steps()
 
 
+def share(subject: Subject, count: int) -> dict[str, Any]:
+    """A run as a user starts it, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        command = [sys.executable, "-c", "import sys; from epymarl_fairtest.commands import main; sys.exit(main())"]
+        options = ["--policy", str(ROOT / "policies" / subject.name), "--preset", "paper", "--out", str(run)]
+        subprocess.run([*command, "run", *options, "--seed", str(subject.seed)], check=True, capture_output=True)
+        summary = json.loads((run / "summary.json").read_text())
+    step, total = summary["phases"]["explaining"], summary["cpu_seconds"]
+    explained = summary["explain"]["explained"]
+    return {"team": subject.name, "explained": explained, "CPU s": step, "of": total, "share": step / total}
+
+
 # --- situations and smallest examples -------------------------------------------------------------------
 
 
@@ -447,6 +479,7 @@ QUESTIONS: dict[str, tuple[Callable[[Subject, int], dict[str, Any]], str]] = {
     "idler": (idler, "plants"),
     "fidelity": (fidelity, "failures"),
     "cost": (cost, "failures"),
+    "share": (share, "failures"),
     "situations": (rules, "failures"),
     "smallest": (smallest, "failures"),
 }

@@ -54,7 +54,7 @@ class Episodes:
 
     def take(self, rows: Any) -> Episodes:
         """The episodes at `rows`: copies for indices or a mask, views for a slice."""
-        return Episodes(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+        return Episodes(**{f.name: getattr(self, f.name)[rows] for f in fields(Episodes)})
 
     @staticmethod
     def concatenate(parts: Sequence[Episodes]) -> Episodes:
@@ -68,6 +68,13 @@ class Episodes:
     def executed_steps(self) -> int:
         """Environment steps these episodes cost; a kept prefix cost nothing again."""
         return int((self.length - self.start_step).sum())
+
+
+@dataclass(kw_only=True)
+class Remembered(Episodes):
+    """Episodes, with what the agents carry into each step. Too much to be kept for long: some of them are Episodes."""
+
+    memory: NDArray[np.float32]  # (B, T+1, N, H); zero where nothing was executed
 
 
 def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state_size: int, obs_size: int) -> Episodes:
@@ -105,7 +112,7 @@ class Tests:
 
     A row starts from its seed (`start_state` NaN) or from `start_state` at step `start_step`. With
     start_step > 0 the earlier steps are those of `prefix`, row by row: they are kept, not executed,
-    and the policy's hidden state is what it was after them.
+    and the policy's hidden state is what it was after them: computed again, unless `memory` says it.
     """
 
     root_seed: NDArray[np.int64]
@@ -118,6 +125,7 @@ class Tests:
     forced: NDArray[np.int16] | None = None  # (B, T, N); -1 lets the policy choose
     greedy: NDArray[np.bool_] | None = None  # (B, N) agents that take their best actions and never explore
     prefix: Episodes | None = None
+    memory: NDArray[np.float32] | None = None  # (B, N, H) what the agents carry into `start_step`, where it is known
 
     __test__ = False  # the name is the paper's, not pytest's
 

@@ -19,6 +19,7 @@ class Engine(Protocol):
     name: str
     keeps_obs: bool  # does it record what the agents see? Most of a large team's episodes is that.
     keeps_course: bool  # does it record states and scores? Without them an episode tells what its agents received.
+    keeps_memory: bool  # should it record what the agents carry from step to step? It need not.
     needs_obs: bool  # can it continue the episodes of a team with a memory only from what the agents saw?
 
     def execute(self, tests: Tests) -> Episodes: ...

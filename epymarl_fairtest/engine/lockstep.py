@@ -25,7 +25,7 @@ FEWEST_WORLDS, FEWEST_EPISODES = 64, 16
 class Lockstep:
     name = "lockstep"
     keeps_obs = True
-    keeps_course = True  # and does so whatever is asked: the worlds take far longer
+    keeps_course, keeps_memory = True, False  # and does so whatever is asked: the worlds take far longer
 
     def __init__(
         self, make_world: Callable[[], World], policy: Policy, rule: ActionRule, *, limit: int, state_size: int
@@ -85,7 +85,7 @@ class Lockstep:
         episodes = blank_episodes(tests, policy, limit=self.limit, state_size=self.state_size, seen=self.keeps_obs)
         worlds = self._some_worlds(len(tests))
         begin(worlds, tests)
-        hidden, last = memory_before(policy, tests.prefix, tests.start_step)
+        hidden, last = memory_before(policy, tests.prefix, tests.start_step, known=tests.memory)
         step = tests.start_step.copy()
         rows = np.flatnonzero(step < self.limit)  # the episodes that are still running
         for number, world in enumerate(worlds):
@@ -157,18 +157,19 @@ def memory_before(
     prefix: Episodes | None,
     start: NDArray[np.int32],
     seen: Callable[[NDArray[np.float64]], NDArray[np.float32]] | None = None,
+    known: NDArray[np.float32] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
     """Hidden states and last actions that the policy carries into step `start` of each of these episodes.
 
     The hidden state is a function of what the agents saw: it is computed again instead of being kept for every step of
-    every episode, from what was recorded or from what is `seen` in the recorded states.
+    every episode, from what was recorded or from what is `seen` in the recorded states; unless it is `known`.
     """
     shape = (len(start), policy.n_agents)
-    hidden = np.zeros((*shape, policy.hidden_size), np.float32)
+    hidden = np.zeros((*shape, policy.hidden_size), np.float32) if known is None else known.copy()
     last = np.full(shape, -1, np.int16)
     if prefix is None or not start.any():
         return hidden, last
-    if policy.hidden_size:
+    if policy.hidden_size and known is None:
         longest, of = _different_pasts(prefix, start)
         now = np.zeros((len(longest), *hidden.shape[1:]), np.float32)
         for t in range(int(start.max())):

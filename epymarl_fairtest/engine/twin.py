@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import rng
-from epymarl_fairtest.core.episodes import Episodes, Tests, tests_from_seeds
+from epymarl_fairtest.core.episodes import Episodes, Remembered, Tests, tests_from_seeds
 from epymarl_fairtest.core.rewards import refuse_odd
 from epymarl_fairtest.core.scores import greedy, recorded
 from epymarl_fairtest.engine.action_rules import choose
@@ -35,7 +35,7 @@ FEWEST = 4 * CHUNK  # however many threads there are
 class Twin:
     name = "twin"
     keeps_obs = True
-    keeps_course = True
+    keeps_course, keeps_memory = True, False
     needs_obs = False  # a kernel shows at once what is seen in a state
 
     def __init__(
@@ -48,13 +48,17 @@ class Twin:
     def execute(self, tests: Tests) -> Episodes:
         sizes = {"limit": self._limit, "state_size": self.state_size}
         episodes = blank_episodes(tests, self._policy, **sizes, seen=self.keeps_obs, course=self.keeps_course)
+        if self.keeps_memory and self._policy.hidden_size:
+            shape = (len(tests), self._limit + 1, self._policy.n_agents, self._policy.hidden_size)
+            episodes = Remembered(**vars(episodes), memory=np.zeros(shape, np.float32))
         # Rows that start at similar steps share a group, so that it ends for all of them together.
         order = np.argsort(tests.start_step, kind="stable")
         share = -(-len(order) // self._threads)
         size = min(max(share, FEWEST), GROUP)
         groups = [order[first : first + size] for first in range(0, len(order), size)]
+        # Once for all that share a past.
         past = None if tests.prefix is None else _past(tests.prefix, self._policy)
-        before = memory_before(self._policy, past, tests.start_step, self._seen)  # once for all that share a past
+        before = memory_before(self._policy, past, tests.start_step, self._seen, tests.memory)
         if self._threads > 1 and len(groups) > 1:
             with ThreadPoolExecutor(self._threads) as pool:
                 list(pool.map(lambda rows: self._execute_group(tests, rows, before, episodes), groups))
@@ -77,7 +81,7 @@ class Twin:
     def _execute_group(
         self, tests: Tests, rows: NDArray[np.int64], before: tuple[NDArray[Any], NDArray[Any]], episodes: Episodes
     ) -> None:
-        group = replace(tests, prefix=None).take(rows)
+        group = replace(tests, prefix=None, memory=None).take(rows)
         kernel, policy, rule, count = self._kernel, self._policy, self._rule, len(rows)
         states = group.start_state.copy()
         fresh = np.flatnonzero(group.from_seed)
@@ -97,6 +101,8 @@ class Twin:
         forced_until = last_forced(group)
         while running.any():
             everyone = bool(running.all())
+            if isinstance(episodes, Remembered):
+                episodes.memory[rows[running], step[running]] = hidden[running]
             kernel.observe(states, running, seen)
             if everyone:
                 scores, hidden = policy.forward(seen, last, hidden)

@@ -39,7 +39,7 @@ class Recorder:
 
     def __init__(self, engine: Engine, most: int) -> None:
         self.name, self.keeps_obs, self.needs_obs = engine.name, engine.keeps_obs, engine.needs_obs
-        self.keeps_course = engine.keeps_course
+        self.keeps_course, self.keeps_memory = engine.keeps_course, engine.keeps_memory
         self._engine, self._most, self._empty = engine, most, 0
         self.tests: list[Tests] = []
         self.episodes = self.steps = 0

@@ -36,16 +36,17 @@ class Execute:
     tests: Tests
     real: bool = False
     course: bool = True  # are states and scores wanted, or only what the agents receive?
+    memory: bool = False  # is what the agents carry from step to step wanted, if the engine keeps it?
 
     def by(self, engine: Engine, real: Engine) -> Episodes:
         """Executed; `real` is the environment itself."""
         if self.real:
             return real.execute(self.tests)
-        engine.keeps_course = self.course
+        engine.keeps_course, engine.keeps_memory = self.course, self.memory
         try:
             return engine.execute(self.tests)
         finally:
-            engine.keeps_course = True
+            engine.keeps_course, engine.keeps_memory = True, False
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome, Step, Steps
 from epymarl_fairtest.campaign.steps.explain.acting import own_policy
 from epymarl_fairtest.campaign.steps.explain.answers import FORMAT, Answers, Entry, overview
-from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows
+from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows, remembered
 from epymarl_fairtest.campaign.steps.explain.cause import HERE_ONLY, ONE, SEVERAL, Found, several_decisions
 from epymarl_fairtest.campaign.steps.explain.choosing import different_failures
 from epymarl_fairtest.campaign.steps.explain.commitment import commitment
@@ -90,6 +90,7 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
 
 def answers(cases: Cases) -> Asking[Answers]:
     """Every question, one after the other, about all cases together."""
+    cases = yield from remembered(cases)
     onward = Onward.of(cases)
     likely = yield from chance(cases, onward)
     tried = yield from every_decision(cases)

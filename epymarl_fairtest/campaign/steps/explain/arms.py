@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.explain.better import MOST_COST, team_change
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Decisions, Rows
-from epymarl_fairtest.campaign.steps.explain.onward import going_on
-from epymarl_fairtest.campaign.steps.explain.sharing import Streams, on_streams
+from epymarl_fairtest.campaign.steps.explain.sharing import Streams, going_on, on_streams
 
 LEAST_DROP = 0.25  # of P(unfair), for a decision to be shown
 ERRORS = 2.0  # standard errors by which a measured drop may be below the true one
@@ -164,7 +163,7 @@ def both_arms(cases: Cases, case: Rows, decisions: Decisions, drawn: Streams) ->
     steps = cases.episodes.limit + 1
     places, of = np.unique(case * steps + decisions.step + 1, return_inverse=True)
     owner, step = np.divmod(places, steps)
-    received = yield from going_on(cases, drawn[owner], owner, step)
+    received = yield from going_on(cases, drawn, owner, step)
     before = Before(cases.context.judge.unfair(received)[of], received.sum(axis=1)[of])
     return (yield from other_arm(cases, case, decisions, drawn[case], before))
 

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute
 from epymarl_fairtest.core import rng
-from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, tests_from_seeds
+from epymarl_fairtest.core.episodes import Episodes, Remembered, Tests, operator_code, tests_from_seeds
 from epymarl_fairtest.core.judged import places_of
 
 AT_ONCE = 8192  # tests of one request: more would only hold more memory
+REMEMBERED = 2**27  # bytes of what agents carry from step to step that are held at once
 Answer = TypeVar("Answer")
 Asking = Generator[Execute, Episodes, Answer]
 Array = NDArray[np.float64]
@@ -35,6 +36,7 @@ class Cases:
     episodes: Episodes
     past: Episodes  # what a continuation carries on from: no Q-values, what the agents saw where an engine needs that
     received: Array  # (cases, judged agents)
+    memory: NDArray[np.float32] | None = None  # (cases, steps + 1, agents, H) what the agents carry into executed steps
 
     @staticmethod
     def of(context: Aftermath, failures: Episodes) -> Cases:
@@ -48,6 +50,13 @@ class Cases:
 
     def __len__(self) -> int:
         return len(self.episodes)
+
+    @property
+    def can_remember(self) -> int:
+        """Of how many cases may be held what the agents carry from step to step?"""
+        team = self.context.team
+        each = 4 * (self.episodes.limit + 1) * len(team.available) * team.policy.hidden_size
+        return REMEMBERED // each if each and team.task.restorable else 0
 
     @property
     def agents(self) -> list[int]:
@@ -100,6 +109,7 @@ class Cases:
                 parent=past.id,
                 forced=forced,
                 prefix=past,
+                memory=None if self.memory is None else self.memory[case, step],
             )
         if greedy is not False:
             tests.greedy = np.broadcast_to(greedy, (len(case), past.actions.shape[-1]))
@@ -129,6 +139,21 @@ class Cases:
             episodes = yield Execute(tests, course=False)
             received[now] = self.context.judge.received(episodes.rewards)
         return received
+
+
+def remembered(cases: Cases) -> Asking[Cases]:
+    """The cases with what their agents remembered: executed once more instead of computed again for every question."""
+    if len(cases) > cases.can_remember:
+        return cases
+    again = yield Execute(cases.tests(np.arange(len(cases)), cases.first, None, cases.episodes.actions), memory=True)
+    return with_memory_of(again, cases)
+
+
+def with_memory_of(executed: Episodes, cases: Cases) -> Cases:
+    """The cases, which were executed just so; as they are if the engine kept no memory."""
+    if not isinstance(executed, Remembered):
+        return cases
+    return replace(cases, past=replace(cases.past, states=cases.past.states[..., :0]), memory=executed.memory)
 
 
 def streams(generator: np.random.Generator, numbers: NDArray[np.int64], count: int) -> NDArray[np.uint64]:

@@ -31,7 +31,7 @@ from epymarl_fairtest.core.scores import greedy
 CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh exploration
 AGAIN = 2  # decisions of a case, slips aside, that are measured on other streams: they were chosen by the first ones
 SURE = 32  # other streams at least, on which what is shown was measured
-ROUNDS = (16, SURE, 96, 256)  # streams after each round of measuring; beyond SURE for slips that may still be clear
+ROUNDS = (16, SURE, 48, 64, 96, 128, 192, 256)  # streams after each round; beyond SURE for slips that may yet be clear
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -129,6 +129,8 @@ def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
     """Those that are clear on streams that did not choose them."""
     drawn, clear, known = cases.streams("decisions again", ROUNDS[-1]), [], Arms.none(cases, len(tried.case))
     for first, last in zip((0, *ROUNDS), ROUNDS, strict=False):
+        if not len(tried.case):
+            break
         more = yield from both_arms(cases, tried.case, tried.decisions, drawn[:, first:last])
         known = known + more
         judged = tried.judged(cases, known)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.explain.cases import Array, Asking, Cases, Rows
-from epymarl_fairtest.campaign.steps.explain.sharing import Streams, on_streams
+from epymarl_fairtest.campaign.steps.explain.sharing import going_on
 
 STREAMS = 10
 NAME = "onward"  # of its streams; the first of those that tell how likely the failure was at its start
@@ -45,19 +45,10 @@ class Onward:
         places = np.unique(case * steps + step)
         case, step = np.divmod(places[~self.known.ravel()[places]], steps)
         drawn = self.cases.streams(NAME, STREAMS)
-        self.keep(case, step, (yield from going_on(self.cases, drawn[case], case, step)))
+        self.keep(case, step, (yield from going_on(self.cases, drawn, case, step)))
 
     def p_unfair(self) -> Array:
         """(cases, steps); NaN where nobody looked."""
         share = np.where(self.known, self.unfair.mean(axis=2), np.nan)[:, :-1]
         ended = np.arange(share.shape[1]) >= self.cases.episodes.length[:, None]
         return np.where(ended, np.nan, share)
-
-
-def going_on(cases: Cases, drawn: Streams, case: Rows, step: Rows) -> Asking[Array]:
-    """What the judged agents receive (rows, streams, judged agents) from these steps on; at the end it is known."""
-    received = np.repeat(cases.received[case][:, None], drawn.shape[1], axis=1)
-    rows = np.flatnonzero(step < cases.episodes.length[case])
-    if len(rows):
-        received[rows] = yield from on_streams(cases, drawn[rows], case[rows], step[rows])
-    return received

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases
 from epymarl_fairtest.campaign.steps.explain.onward import NAME, Onward
-from epymarl_fairtest.campaign.steps.explain.sharing import on_streams
+from epymarl_fairtest.campaign.steps.explain.sharing import going_on
 from epymarl_fairtest.core.statistics import Rate, rate_of
 
 STREAMS = 32
@@ -30,7 +30,7 @@ class Chance:
 def chance(cases: Cases, onward: Onward) -> Asking[Chance]:
     """Every case from where it began: STREAMS times with fresh exploration, and once without any."""
     judge, every = cases.context.judge, np.arange(len(cases))
-    received = yield from on_streams(cases, cases.streams(NAME, STREAMS), every, cases.first)
+    received = yield from going_on(cases, cases.streams(NAME, STREAMS), every, cases.first.astype(np.int64))
     onward.keep(every, cases.first, received[:, : onward.unfair.shape[2]])
     greedy = yield from cases.outcomes(every, cases.first, greedy=True)
     unfair = judge.unfair(received)
