@@ -200,7 +200,7 @@ def _plan(args: Namespace, policy: Path, run: Path, settings: Settings) -> tuple
     weights = tuple(dict.fromkeys(args.weight or WELFARES[name].weights))
     for weight in weights:
         check_weight(name, weight)
-    scale = _usual_return(team, settings, judge)
+    scale = usual_return(team, settings, judge)
     shapings = tuple(Shaping(name, weight, settings.index, judge.theta, settings.agents, scale) for weight in weights)
     starts = starts_of(run / "failures.npz", team.task.restorable)
     if not len(starts) and args.share:
@@ -215,7 +215,7 @@ def _plan(args: Namespace, policy: Path, run: Path, settings: Settings) -> tuple
     return plan, told
 
 
-def _usual_return(team: Team, settings: Settings, judge: Any) -> float:
+def usual_return(team: Team, settings: Settings, judge: Any) -> float:
     """The size of what the team usually receives, in which weights of the index are counted."""
     from epymarl_fairtest.curve.player import Player, curve_tests
 
