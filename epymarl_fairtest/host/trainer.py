@@ -38,7 +38,7 @@ from epymarl_fairtest.team.policy import NetworkPolicy
 from epymarl_fairtest.team.saved import saved_team
 
 BATCH = 32  # episodes per collection
-UPDATES = 8  # of the learner, per collection
+UPDATES = 4  # of the learner, per collection: what more would cost buys more as fresh episodes
 RELEARNED = 40  # collections in which what was not kept of a learner is learned again; the agents do not change
 # The share of the steps, the last ones, in which the learning rate falls to 0: what is left is no accident of the last
 # updates.
