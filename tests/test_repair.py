@@ -316,6 +316,29 @@ def test_the_fairest_checkpoint_of_the_training_is_judged_beside(tmp_path: Path,
     assert document["checkpoint"]["executions"] == 120
 
 
+@dataclass(frozen=True)
+class Ruin(Fake):
+    """Trains teams that do nothing but explore."""
+
+    def train(self, lesson: Lesson, out: Path) -> Trained:
+        weights = load_weights(lesson.policy / "agent.th")
+        weights["fc2.bias"][0] = 1e6
+        save_policy(out, load_record(lesson.policy), weights)
+        return Trained(lesson.steps, ())
+
+
+def test_a_loss_that_no_weight_keeps_within_is_no_repair_and_exit_code_1(
+    tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.setattr(host_trainer, "HostTrainer", Ruin)
+    quick = ["--executions", "120", "--steps", "100", "--seeds", "1", "--jobs", "1", "--max-loss", "0", "--json"]
+    team, out = shipped("policies") / "lbf-qmix", tmp_path / "out"
+    assert repair("--policy", team, "--out", out, "--welfare", "gini", *quick, *SEARCH) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["verdict"] == "not repaired"
+    assert all(point["return"] < document["before"]["return"] for point in document["points"])
+
+
 def test_ctrl_c_says_that_the_same_command_continues(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,6 @@ import csv
 import json
 import shlex
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -32,33 +31,11 @@ from epymarl_fairtest.host.build import Training, build_training, configuration,
 from epymarl_fairtest.host.learner_state import settings_of_learner, state_of
 from epymarl_fairtest.host.random_states import seed_everything
 from epymarl_fairtest.host.trainer import Learning, weights_of
+from epymarl_fairtest.host.twin_runner import team_in_memory
 from epymarl_fairtest.repair.collector import Collector, some_tests
 from epymarl_fairtest.strategies import configure
-from epymarl_fairtest.team.checkpoint import PolicyRecord, record_of_training, save_learner, save_policy
-from epymarl_fairtest.team.contract import Team
-from epymarl_fairtest.team.sample import FILE, TrainingSample
-from epymarl_fairtest.team.saved import saved_team
-
-
-def untrained(training: Training) -> tuple[PolicyRecord, Team]:
-    """The team before it has learned anything, in its environment."""
-    args, host = training.args, training.host
-    wrapper = host.environments[args.env](**host.environment_arguments(args))
-    record = record_of_training(
-        args, time_limit=int(wrapper.episode_limit), n_agents=args.n_agents, n_actions=args.n_actions,
-        obs_size=int(wrapper.get_obs_size()), learner=settings_of_learner(args),
-    )  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        save_policy(Path(folder), record, weights_of(training))
-        return record, saved_team(Path(folder), "env")
-
-
-def sample_into(kept: TrainingSample, episodes: Episodes) -> None:
-    first = kept.offered + 1
-    for position in kept.offer(len(episodes)):
-        row = position - first
-        steps = slice(0, episodes.length[row])
-        kept.add(position, episodes.q[row, steps], episodes.rewards[row, steps])
+from epymarl_fairtest.team.checkpoint import PolicyRecord, save_learner, save_policy
+from epymarl_fairtest.team.sample import FILE, TrainingSample, keep_some
 
 
 def main() -> None:
@@ -85,7 +62,9 @@ def main() -> None:
     changes = {name: yaml.safe_load(value) for name, value in (text.split("=", 1) for text in given.changes)}
     training = build_training(host, configuration(host, given.algorithm, given.env, {"seed": given.seed, **changes}))
     args = training.args
-    record, team = untrained(training)
+    size, limit = args.unit_dim, training.runner.episode_limit
+    learns = settings_of_learner(args)
+    record, team = team_in_memory(training.mac, args, limit=limit, obs_size=size, learner=learns)
     learning = Learning(training, record, team.available)
     collector = Collector(team, configure({"method": "random"}), lambda message: print(message, file=sys.stderr))
     if collector.engine != "twin":
@@ -117,7 +96,7 @@ def main() -> None:
         if steps >= given.steps:
             break
         episodes = lesson()
-        sample_into(kept, episodes)
+        keep_some(kept, episodes)
         learning.take(episodes, episodes.rewards)
         learning.update(1 if on_policy else given.updates)
 

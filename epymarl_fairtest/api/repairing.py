@@ -185,7 +185,7 @@ def _plan(request: Request, policy: Path, run: Path, settings: Settings, told: T
     weights = tuple(dict.fromkeys(request.weights or WELFARES[name].weights))
     for weight in weights:
         check_weight(name, weight)
-    scale = _usual_return(team, settings, judge, told)
+    scale = usual_return(team, settings, judge, told.warn)
     shapings = tuple(Shaping(name, weight, settings.index, judge.theta, settings.agents, scale) for weight in weights)
     starts = starts_of(run / "failures.npz", team.task.restorable)
     if not len(starts) and request.share:
@@ -205,11 +205,11 @@ def _plan(request: Request, policy: Path, run: Path, settings: Settings, told: T
     return plan, chosen
 
 
-def _usual_return(team: Team, settings: Settings, judge: Any, told: Told) -> float:
+def usual_return(team: Team, settings: Settings, judge: Any, warn: Callable[[str], None]) -> float:
     """The size of what the team usually receives, in which weights of the index are counted."""
     from epymarl_fairtest.curve.player import Player, curve_tests
 
-    player = Player(team, settings, judge, told.warn)
+    player = Player(team, settings, judge, warn)
     played = player.play(team.policy, curve_tests(team, 500, settings.root_seed(), "repair", "scale"))
     return float(abs(played.received.sum(axis=1).mean())) or 1.0
 

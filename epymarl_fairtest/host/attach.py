@@ -1,6 +1,6 @@
 """Attaching to a host: sacred learns our settings, the host's runner registry learns FairTest.
 
-Nothing here changes a run without `fairtest=True` or `runner=fairtest`.
+Nothing here changes a run without `fairtest=True`, `runner=fairtest` or `runner=fairtest_twin`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ def _not_ours(record: logging.LogRecord) -> bool:
 
 
 def register_runners() -> None:
-    """Every runner of a loaded host gains FairTest when asked for; `fairtest` is the episode runner with it."""
+    """Every runner of a loaded host gains FairTest when asked for; `fairtest` is the episode runner with it.
+
+    `fairtest_twin`, where the host plays in parallel, plays in the environment's twin instead.
+    """
     from epymarl_fairtest.host.runner import fairtest_runner
 
     for host in loaded_hosts():
@@ -74,9 +77,18 @@ def register_runners() -> None:
             continue
         if "episode" in registry:
             registry["fairtest"] = fairtest_runner(registry["episode"], host)
+        parallel = registry.get("parallel")
         for name, base in list(registry.items()):
             if name != "fairtest":
                 registry[name] = functools.partial(_runner, base, host)
+        if parallel is not None:
+            registry["fairtest_twin"] = functools.partial(_twin_runner, parallel, host)
+
+
+def _twin_runner(parallel: type, host: Any, *given: Any, **named: Any) -> Any:
+    from epymarl_fairtest.host.twin_runner import twin_runner
+
+    return _runner(twin_runner(parallel, host), host, *given, **named)
 
 
 def _runner(base: type, host: Any, *given: Any, **named: Any) -> Any:

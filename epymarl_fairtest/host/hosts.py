@@ -40,6 +40,11 @@ class Host:
         raise NotImplementedError
 
     @staticmethod
+    def played(batch: Any, returns: list[Any]) -> Any:
+        """What the host's runners give back when they have played."""
+        raise NotImplementedError
+
+    @staticmethod
     def ended(result: tuple[Any, ...]) -> bool:
         """Is the episode over, by what the environment inside the host's wrapper returned from `step`?"""
         raise NotImplementedError
@@ -63,6 +68,10 @@ class Epymarl(Host):
         return Path(args.local_results_path) / "models" / str(args.unique_token)
 
     @staticmethod
+    def played(batch: Any, returns: list[Any]) -> Any:
+        return batch
+
+    @staticmethod
     def ended(result: tuple[Any, ...]) -> bool:
         return bool(np.all(result[2]) or result[3])
 
@@ -80,6 +89,10 @@ class PymarlZoo(Host):
 
     def models_folder(self, args: Any) -> Path:
         return Path(args.results_path) / "models"
+
+    @staticmethod
+    def played(batch: Any, returns: list[Any]) -> Any:
+        return batch, returns
 
     @staticmethod
     def ended(result: tuple[Any, ...]) -> bool:

@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.rewards import first_odd, odd_reward
 from epymarl_fairtest.core.scores import as_recorded
 from epymarl_fairtest.host.tap import Paid, in_words
-from epymarl_fairtest.team.sample import TrainingSample
+from epymarl_fairtest.team.sample import TrainingSample, keep_some
 
 
 class Recording:
@@ -69,6 +70,11 @@ class Recording:
                 self._keep(position, recorded[row], [out[row] for out in seen])
         except Exception as error:  # whatever it is, training is worth more than our sample of it
             self._stop(in_words(error))
+
+    def take(self, episodes: Episodes) -> None:
+        """Training episodes that an engine of ours has played."""
+        self.played = [paid[:length] for paid, length in zip(episodes.rewards, episodes.length, strict=True)]
+        keep_some(self.sample, episodes)
 
     def _keep(self, position: int, paid: Sequence[Paid], scores: Sequence[Any]) -> None:
         broken = next((why for why in paid if isinstance(why, str)), None)

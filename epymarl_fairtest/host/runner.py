@@ -23,6 +23,11 @@ def fairtest_runner(base: type, host: Host) -> type:
                     " its logger. Choose runner=episode, or train without fairtest=True."
                 )
             self._fairtest = Plugin(host, args, logger, parallel=not _has_own_environment(base))
+            if hasattr(base, "episodes") and self._fairtest.settings.allocation != "env":
+                raise PluginError(
+                    f"The runner {args.runner!r} plays what the environment pays, and fairtest_args.allocation="
+                    f"{self._fairtest.settings.allocation!r} judges others. Choose runner=parallel."
+                )
             with self._fairtest.tapping():
                 super().__init__(*given, **named)
             self._fairtest.connect(self)
@@ -38,8 +43,12 @@ def fairtest_runner(base: type, host: Host) -> type:
             self._fairtest.curve.before(self, test=bool(test_mode))
             if test_mode:
                 return super().run(*args, **kwargs)
-            with self._fairtest.recording.watching(self):
+            if hasattr(base, "episodes"):  # a runner of ours keeps them as they were played
                 played = super().run(*args, **kwargs)
+                self._fairtest.recording.take(self.episodes)
+            else:
+                with self._fairtest.recording.watching(self):
+                    played = super().run(*args, **kwargs)
             self._fairtest.pay(played)
             return played
 

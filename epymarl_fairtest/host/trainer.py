@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from epymarl_fairtest.core import rng
@@ -17,6 +15,7 @@ from epymarl_fairtest.core.checkout import known_checkout
 from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host.at_once import forward_at_once
+from epymarl_fairtest.host.batches import batch_of
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
 from epymarl_fairtest.host.learner_state import Pace, finite, restore, settings_of_learner, state_of
@@ -39,7 +38,7 @@ from epymarl_fairtest.team.policy import NetworkPolicy
 from epymarl_fairtest.team.saved import saved_team
 
 BATCH = 32  # episodes per collection
-UPDATES = 8  # of the learner, per collection
+UPDATES = 4  # of the learner, per collection: what more would cost buys more as fresh episodes
 RELEARNED = 40  # collections in which what was not kept of a learner is learned again; the agents do not change
 # The share of the steps, the last ones, in which the learning rate falls to 0: what is left is no accident of the last
 # updates.
@@ -54,7 +53,7 @@ class Learning:
     """A host's training whose episodes come from our engines: take them in, learn, look at the team."""
 
     def __init__(self, training: Training, record: PolicyRecord, available: Any) -> None:
-        self.training, self.record, self._available = training, record, torch.as_tensor(available).int()
+        self.training, self.record, self._available = training, record, available
         self.steps = self.episodes = 0
         if (
             training.args.agent == "rnn"
@@ -69,7 +68,9 @@ class Learning:
 
     def take(self, episodes: Episodes, rewards: Any) -> None:
         """Into the buffer, paid with `rewards` (B, T, N)."""
-        self.training.buffer.insert_episode_batch(self._batch(episodes, rewards))
+        training = self.training
+        batch = batch_of(training.runner.new_batch, training.args, self._available, episodes, rewards)
+        training.buffer.insert_episode_batch(batch)
         self.steps += int(episodes.length.sum())
         self.episodes += len(episodes)
 
@@ -79,28 +80,6 @@ class Learning:
             for _ in range(count):
                 sample = training.buffer.sample(size)
                 training.learner.train(sample[:, : sample.max_t_filled()], self.steps, self.episodes)
-
-    def _batch(self, episodes: Episodes, rewards: Any) -> Any:
-        """As the host's runner would have filled its batch. All end: nothing is looked up after the last step."""
-        args, count = self.training.args, len(episodes)
-        new = self.training.runner.new_batch
-        batch = new.func(new.args[0], new.args[1], count, episodes.limit + 1, **new.keywords)
-        data = batch.data.transition_data
-        filled = np.arange(episodes.limit + 1)[None, :] <= episodes.length[:, None]
-        data["filled"][:, :, 0] = torch.from_numpy(filled.astype(np.int64))
-        data["obs"][:, :-1] = torch.from_numpy(episodes.obs)
-        data["state"][:, :-1] = torch.from_numpy(episodes.obs.reshape(count, episodes.limit, -1))
-        data["avail_actions"][:] = self._available
-        actions = torch.from_numpy(np.maximum(episodes.actions, 0).astype(np.int64)).unsqueeze(-1)
-        batch.update({"actions": actions}, ts=slice(0, episodes.limit), mark_filled=False)
-        if getattr(args, "common_reward", True):
-            rewards = rewards.sum(axis=-1, keepdims=True)
-            if getattr(args, "reward_scalarisation", "sum") == "mean":
-                rewards = rewards / episodes.rewards.shape[-1]
-        data["reward"][:, :-1] = torch.from_numpy(rewards).float()
-        last = np.arange(episodes.limit)[None, :] == episodes.length[:, None] - 1
-        data["terminated"][:, :-1, 0] = torch.from_numpy(last.astype(np.uint8))
-        return batch
 
 
 @dataclass(frozen=True)

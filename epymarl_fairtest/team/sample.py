@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import rng
+from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_arrays
 from epymarl_fairtest.core.judged import totals
@@ -108,6 +109,15 @@ class TrainingSample:
             "rewards": kept.rewards,
         }
         write_arrays(path, arrays, compressed=True)
+
+
+def keep_some(sample: TrainingSample, episodes: Episodes) -> None:
+    """Offer these training episodes to the sample, which keeps what it wants."""
+    first = sample.offered + 1
+    for position in sample.offer(len(episodes)):
+        row = position - first
+        steps = slice(0, episodes.length[row])
+        sample.add(position, episodes.q[row, steps].copy(), episodes.rewards[row, steps].copy())
 
 
 def joined(episodes: dict[int, tuple[NDArray[np.float32], NDArray[np.float64]]]) -> TrainingEpisodes:
