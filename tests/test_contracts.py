@@ -698,7 +698,7 @@ def step_of(**left: Any) -> Callable[[Any], Any]:
 
     def run(context: Any) -> Any:
         yield Execute(random_tests(3, context.team.task.state_size, context.generator("trial")))
-        count = context.found.failure_count()
+        count = context.recorded.failure_count()
         return Outcome(**{name: value(count) if callable(value) else value for name, value in left.items()})
 
     return run

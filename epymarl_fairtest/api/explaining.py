@@ -86,8 +86,8 @@ def aftermath(
     real = real_engine(team, settings)
     engine = make_engine(team, settings, warn, real=real)
     engine.keeps_obs = engine.needs_obs
-    found: Any = Loaded(failures) if failures is not None else None
+    recorded: Any = Loaded(failures) if failures is not None else None
     context = Aftermath(
-        team, settings, seed, judge, found, (0, 0), executions, real.seen, warn, engine.name, engine.needs_obs
+        team, settings, seed, judge, recorded, (0, 0), executions, real.seen, warn, engine.name, engine.needs_obs
     )
     return context, lambda wanted: wanted.by(engine, real)

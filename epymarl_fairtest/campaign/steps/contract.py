@@ -57,7 +57,7 @@ class Aftermath:
     settings: Settings
     seed: int
     judge: Judge
-    found: Failures
+    recorded: Failures
     random: tuple[int, int]  # random executions of the search: how many were unfair, and how many there are
     executions: Mapping[str, NDArray[Any]]  # one row per judged episode, those of earlier steps too; {} without one
     look: Callable[[Episodes], Episodes]  # the same episodes with what the agents saw, looked at in real worlds

@@ -22,13 +22,13 @@ REPLAY = purpose("replay", "failures again in the real environment, after the se
 
 def replay(context: Aftermath) -> Steps:
     """The status of each failure; as many as the setting `replay` says, drawn at random, are executed for real."""
-    count, wanted = context.found.failure_count(), context.settings.replay
+    count, wanted = context.recorded.failure_count(), context.settings.replay
     status, rows = np.full(count, UNCHECKED), np.arange(count)
     if wanted != "all" and count > int(wanted):
         # The stream is named as the setting once was: with another name, others would be drawn.
         rows = np.sort(context.generator("confirm").choice(count, int(wanted), replace=False))
     if len(rows):
-        failures = context.found.failures(rows)
+        failures = context.recorded.failures(rows)
         tests = tests_again(failures, context.look, restorable=context.team.task.restorable)
         again = yield Execute(tests, real=True)
         status[rows] = np.where(agrees(failures, again), CONFIRMED, UNSTABLE)

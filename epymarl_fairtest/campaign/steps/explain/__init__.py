@@ -52,12 +52,12 @@ def most_of(context: Aftermath) -> int | None:
 def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Asking[Outcome]:
     """The failures at these rows, in this order, and unless that is not asked what they have in `common`."""
     if context.settings.explain == 0:
-        return Outcome({"explain": None}, columns_of(rows, [], context.found.failure_count()))
+        return Outcome({"explain": None}, columns_of(rows, [], context.recorded.failure_count()))
     entries: list[Entry] = []
     instead, curves, starts, small = [], [], [], []
     for part in np.split(rows, np.arange(TOGETHER, len(rows), TOGETHER)) if len(rows) else ():
         order = np.argsort(part)  # a folder gives failures in ascending order
-        cases = Cases.of(context, context.found.failures(part[order]).take(np.argsort(order)))
+        cases = Cases.of(context, context.recorded.failures(part[order]).take(np.argsort(order)))
         found = yield from answers(cases)
         answered = found.entries()
         few = [n for n in range(len(cases)) if len(entries) + n < EXAMPLES]
@@ -82,7 +82,7 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
     }
     return Outcome(
         summary={"explain": {**overview(entries), "situation": rules[0] if rules else None}},
-        columns=columns_of(rows, entries, context.found.failure_count()),
+        columns=columns_of(rows, entries, context.recorded.failure_count()),
         files={ARRAYS: arrays_of(entries, curves, instead, small)} if entries else {},
         documents={FILE: document},
     )

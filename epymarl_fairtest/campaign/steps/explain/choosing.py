@@ -19,13 +19,13 @@ def different_failures(context: Aftermath, most: int | None) -> Rows:
     Where there are more different failures than that, half of the places go to the worst and half are spread evenly
     over the rest, so that what is said of the failures is not said of the worst alone.
     """
-    count, task = context.found.failure_count(), context.team.task
+    count, task = context.recorded.failure_count(), context.team.task
     if not count or most == 0:
         return np.empty(0, np.int64)
     index, roots = np.empty(count), np.empty(count, np.int64)
     paths, lengths = [], np.empty(count, np.int64)
     for rows in np.split(np.arange(count), np.arange(AT_ONCE, count, AT_ONCE)):
-        failures = context.found.failures(rows)
+        failures = context.recorded.failures(rows)
         index[rows], roots[rows] = context.judge.index(context.judge.received(failures.rewards)), failures.root_seed
         paths.append(task.positions(failures.states).astype(np.float32))
         lengths[rows] = failures.length + 1
@@ -33,7 +33,7 @@ def different_failures(context: Aftermath, most: int | None) -> Rows:
 
     def load(rows: Rows) -> object:
         order = np.argsort(rows)  # a folder gives them in ascending order
-        return context.found.failures(rows[order]).take(np.argsort(order))
+        return context.recorded.failures(rows[order]).take(np.argsort(order))
 
     watched = np.concatenate(failures_to_watch(task, index, roots, stable, load)) if len(stable) else stable  # type: ignore[arg-type]
     order = stable[np.argsort(index[stable], kind="stable")]
