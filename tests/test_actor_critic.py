@@ -204,6 +204,7 @@ def test_a_search_tests_such_a_team(method: str, tmp_path: Path) -> None:
         assert file["q"].max() <= 1
 
 
+@pytest.mark.slow
 def test_explaining_works_for_such_a_team(tmp_path: Path) -> None:
     team, out = actors(tmp_path / "team", "spread"), tmp_path / "run"
     more = ["--set", "method=random", "--set", "explain=3", "--set", "theta=0.99"]

@@ -404,6 +404,7 @@ def test_a_good_strategy_that_is_not_registered_is_checked() -> None:
     assert "x" not in STRATEGIES
 
 
+@pytest.mark.slow
 def test_a_search_that_cannot_be_resumed_is_told() -> None:
     strategy = Strategy("x", "X", knows_how_often_it_began, Batch)
     assert "interruptions" in broken(strategies.resumes, StrategyCase(strategy, team_in(SPREAD)))

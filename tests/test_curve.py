@@ -254,6 +254,7 @@ def drawn(models: Path, out: Path, *more: str) -> dict[str, Any]:
     return story
 
 
+@pytest.mark.slow
 def test_models_that_a_host_saved_are_described_by_its_sacred_run(models: Path, tmp_path: Path) -> None:
     story = drawn(models, tmp_path / "out")
     assert [point["step"] for point in story["points"]] == [25, 5000, 10025]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from test_pareto import Row, instances, slow_crowding, slow_fill, slow_ranks
 
 from epymarl_fairtest.strategies.genetic.mosa import mosa_select, preference_ranks, standing, tournament, uncovered
@@ -55,6 +56,7 @@ def test_preference_ranks_and_selection_are_those_of_the_definition() -> None:
     assert covered > 200
 
 
+@pytest.mark.slow
 def test_the_best_on_every_uncovered_objective_survives() -> None:
     for scores in map(dyadic, instances(11, columns=3, infinite=False)):
         goals = np.full(3, -1.0)
@@ -91,6 +93,7 @@ def test_a_crossover_child_without_f1_is_never_the_best_on_it() -> None:
     assert nobody.tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_standing_is_front_and_crowding_within_the_front() -> None:
     for scores in map(dyadic, instances(12)):
         goals = np.full(scores.shape[1], -1.0)

@@ -316,7 +316,9 @@ def test_without_fairtest_nothing_of_it_is_in_the_results(name: str, finished: R
 
 
 @both_hosts
-@pytest.mark.parametrize("algorithm", ["qmix", "mappo", pytest.param("ippo", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "algorithm", ["qmix", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mappo", "ippo"))]
+)
 def test_a_few_episodes_of_training_are_the_same_with_and_without_fairtest(
     algorithm: str, host: Host, place: Path
 ) -> None:

@@ -442,6 +442,7 @@ def test_a_distance_of_0_takes_the_most_promising_starts() -> None:
     assert len(executed(scouted(team(), theta=0.9, distinct_distance=0.0))) == 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

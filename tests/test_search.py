@@ -298,7 +298,7 @@ def test_the_run_to_interrupt_has_every_kind_of_batch(whole: Result) -> None:
 KINDS = [*DAMAGE, "before-commit"]
 
 
-QUICK = (0, 2, 5, 7)  # one batch of each kind with one kind of damage each
+QUICK = (2, 7)  # two batches of different kinds, with a kind of damage each
 
 
 @pytest.mark.parametrize(

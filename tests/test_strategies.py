@@ -46,6 +46,7 @@ def test_the_purposes_of_random_executions_are_the_ones_they_always_were() -> No
     assert found == {"random": {"execution"}, "scout": {"unguided"}, "fairtest": {"predictor", "candidate"}}
 
 
+@pytest.mark.slow
 @every_method
 def test_executions_are_marked_as_random_by_their_purpose_and_all_of_them_are(method: str, tmp_path: Path) -> None:
     """Nobody chose their starts, nothing was forced, and the team explored as it does."""
