@@ -360,12 +360,13 @@ def take(new: Path, published: Path) -> None:
     """Publish rows: they replace those of the same runs, and those of other runs stay. By team, variant and seed."""
     rows = read(new)
     runs = {run_of(row) for row in rows}
-    kept = [row for row in read(published) if run_of(row) not in runs] if published.is_file() else []
+    before = read(published) if published.is_file() else []
+    kept = [row for row in before if run_of(row) not in runs]
     if kept and (kept[0].keys() != rows[0].keys() or {row.get("budget") for row in kept} != {rows[0].get("budget")}):
         raise SystemExit(
             f"{published} holds rows of another study than {new}: move it away, or name the folder otherwise."
         )
-    variants = list(dict.fromkeys(row["variant"] for row in rows + kept))
+    variants = list(dict.fromkeys(row["variant"] for row in before + rows))
     order = {run: at for at, run in enumerate(itertools.product(TEAMS, variants))}
     rows = sorted(rows + kept, key=lambda row: (order[row["policy"], row["variant"]], int(row["seed"])))  # stable
     published.parent.mkdir(exist_ok=True)
