@@ -26,7 +26,7 @@ from epymarl_fairtest.settings import fields_of
 
 HOOVER = ["--set", "index=hoover", "--set", "theta=0.85"]
 SEARCH = ["--method", "nearby", "--budget", "120", "--set", "options.batch=40", *HOOVER]
-TEAM = ["--policy", "RUN/policy", "--set", "explain=2", "--set", "replay=10"]
+TEAM = ["--policy", "RUN/policy", "--set", "explain=2"]
 COMMANDS = {
     "run": ["run", *TEAM, *SEARCH, "--out", "runs/1", "--json"],
     "search": ["run", *TEAM, "--method", "fairtest", "--budget", "300", "--set", "d=1", "--out", "runs/2", "--json"],
