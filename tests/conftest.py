@@ -80,14 +80,14 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, stock_epymarl: object) ->
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test of a slow job is slow. Of files spread over processes the one that waits for training goes first."""
+    """A test of a slow job is slow. Of files spread over processes the longest go first: training, then the pages."""
     for item in items:
         if any(JOBS[name].slow for mark in item.iter_markers("jobs") for name in mark.args):
             item.add_marker("host")
         if any(item.get_closest_marker(kind) for kind in SLOW_KINDS):
             item.add_marker("slow")
     if SPREAD:
-        items.sort(key=lambda item: item.get_closest_marker("jobs") is None)
+        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("jobs", "docs")])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -63,7 +63,10 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "benchmarks.paper": "--help",  # at the paper's scale or not at all
 }
 # Behind the demo's own words:
-DEMO = "t_max=100 test_nepisode=2 fairtest_args.method=random fairtest_args.budget=60 fairtest_args.explain=2"
+DEMO = (
+    "t_max=100 test_nepisode=2 fairtest_args.method=random fairtest_args.budget=60 fairtest_args.explain=2"
+    " fairtest_args.random_team=10 fairtest_args.replay=5 fairtest_args.curve_episodes=0"
+)
 
 NOT_HERE = {  # how a command begins -> why it is not executed
     "make": "it makes the environment that this test runs in",
