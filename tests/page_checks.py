@@ -1,9 +1,25 @@
-"""What any page must pass in a browser, as scripts that name what does not: contrast, names, headings.
+"""Pages in a browser: how one is opened, and what any must pass, as scripts that name what does not.
 
 A check returns a list of strings, empty where all is well.
 """
 
 # ruff: noqa: E501 (scripts)
+
+from typing import Any
+
+
+def visit(browser: Any, address: str, *, width: int = 1280, scheme: str = "light", media: str = "") -> Any:
+    """The page, opened afresh, as wide and as dark as wanted; nothing is left in the logs of earlier ones."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+    for log in ("browser", "performance"):
+        browser.get_log(log)
+    browser.get("about:blank")
+    browser.get(address)
+    return browser
+
 
 CONTRAST = """
 const parsed = (colour) => { const n = (colour.match(/[\\d.]+/g) || []).map(Number); return [n[0], n[1], n[2], n[3] ?? 1]; };

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_checks import CONTRAST, NAMED, REACHABLE
+from page_checks import CONTRAST, NAMED, REACHABLE, visit
 from support import policy_folder
 from test_repair import Fake, serially
 
@@ -58,18 +58,11 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any, pages: dict[str, Path]) -> Callable[[str, str], Any]:
-    def visit(name: str, mode: str) -> Any:
-        width, scheme, medium = MODES[mode]
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium, "features": features})
-        for log in ("browser", "performance"):
-            browser.get_log(log)
-        browser.get(pages[name].as_uri())
-        return browser
+    def shown(name: str, mode: str) -> Any:
+        width, scheme, media = MODES[mode]
+        return visit(browser, pages[name].as_uri(), width=width, scheme=scheme, media=media)
 
-    return visit
+    return shown
 
 
 @pytest.mark.parametrize("mode", MODES)

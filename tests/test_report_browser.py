@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_checks import visit
 from test_search import chosen, search, team, walkers
 
 from benchmarks import page
@@ -69,20 +70,12 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def opened(browser: Any, pages: dict[str, str]) -> Iterator[Callable[..., Any]]:
-    """Opens a page afresh, as wide and as dark as wanted."""
+    """Opens a page: see `visit`."""
 
-    def visit(name: str = "foraging", *, width: int = 1280, scheme: str = "light", media: str = "") -> Any:
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-        for log in ("browser", "performance"):
-            browser.get_log(log)
-        browser.get("about:blank")
-        browser.get(pages[name])
-        return browser
+    def shown(name: str = "foraging", **wanted: Any) -> Any:
+        return visit(browser, pages[name], **wanted)
 
-    yield visit
+    yield shown
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 

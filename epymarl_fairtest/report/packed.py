@@ -98,16 +98,19 @@ def _body(body: Body) -> dict[str, Any]:
     plain: dict[str, Any] = {"shape": body.shape, "label": body.label, "radius": round(body.radius, 3)}
     if body.level is not None:
         plain["level"] = body.level
-    known = {"rests": bool((body.at == body.at[0]).all()), "leaves": not body.present.all(), "trail": body.trail}
+    known = {"rests": _rests(body), "leaves": not body.present.all(), "trail": body.trail}
     return plain | {name: 1 for name, holds in known.items() if holds}
+
+
+def _rests(body: Body) -> bool:
+    return bool((body.at == body.at[0]).all())
 
 
 def _numbers(scene: Scene, unit: float) -> list[Ints]:
     """Corners of the window; of each body x, y and presence; what each agent has received."""
     found = [_whole(np.concatenate([scene.field.low, scene.field.high]) * FINE)]
     for body in scene.field.bodies:
-        rests = bool((body.at == body.at[0]).all())
-        found.append(_differences(body.at[:1] * FINE if rests else body.at * FINE))
+        found.append(_differences(body.at[:1] * FINE if _rests(body) else body.at * FINE))
         if not body.present.all():
             found.append(body.present.astype(np.int64))
     return [*found, _differences(scene.received / unit, 2)]
