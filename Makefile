@@ -2,16 +2,17 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Python compiles a module when it is first imported; pip would compile everything, which takes a minute more.
+PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 SETUP = setup.py constraints.txt
+
+# Where bytecode may not be written, each start of Python compiles the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow check format bench docs results results-full clean
 
 demo: $(VENV)/.demo  ## test a shipped team, then train a small one with fairtest=True and test it
 	$(VENV)/bin/fairtest demo --out build/demo
-
-# Tests start Python many times: where bytecode may not be written, each start compiles the whole package anew.
-unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST = $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
@@ -55,6 +56,7 @@ $(VENV)/.demo: $(VENV)/bin/python $(SETUP)
 	$(PIP) torch==2.13.0 "setuptools<81" wheel
 	$(PIP) -e ".[pymarlzoo]"
 	$(PIP) --no-deps pymarlzooplus==1.1.0
+	@$(VENV)/bin/python -c "import torch, sklearn.ensemble, numba, matplotlib.figure, pettingzoo"  # compiled once
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo $(SETUP)

@@ -180,7 +180,7 @@ def test_a_strategy_keeps_its_contract_in_every_task(name: str, key: str) -> Non
 
 
 @pytest.mark.fresh
-def test_every_strategy_repeats_in_a_fresh_process_whatever_the_hash_seed() -> None:
+def test_every_strategy_repeats_in_a_fresh_process_whatever_the_hash_seed_and_the_threads() -> None:
     """Sets and dictionaries must not decide what is executed."""
     program = (
         "import hashlib, support, test_contracts as t\n"
@@ -192,9 +192,9 @@ def test_every_strategy_repeats_in_a_fresh_process_whatever_the_hash_seed() -> N
         "    print(name, sha.hexdigest())"
     )
     told = []
-    for seed in ("1", "2"):
+    for seed in ("1", "2"):  # and as many threads
         path = os.pathsep.join([os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])])
-        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path}
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "OPENBLAS_NUM_THREADS": seed, "PYTHONPATH": path}
         command = [sys.executable, "-W", "ignore", "-c", program]
         told.append(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
     assert len(told[0].splitlines()) == len(INSTALLED)

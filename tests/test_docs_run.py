@@ -1,8 +1,9 @@
 """Every command and every Python block of the pages is executed, in order, page by page, in a small world.
 
 Sizes are made small by the words of the command alone (`SMALLER`, `INSTEAD`, `ADDED`), and the shipped teams come with
-few of their training episodes. What is not executed here stands in `NOT_HERE` with its reason, in `KINDS` with the
-training run of test_plugin.py that does the same, or is one of many examples alike (`FEW`).
+few of their training episodes, the one with a memory with a short time limit. What is not executed here stands in
+`NOT_HERE` with its reason, in `KINDS` with the training run of test_plugin.py that does the same, or is one of many
+examples alike (`FEW`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,13 @@ from epymarl_fairtest.commands import demo
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
 
-SMALLER = {"--budget": "300", "--seeds": "1", "--episodes": "60", "--steps": "200"}  # what follows an option
+SMALLER = {
+    "--budget": "300",
+    "--seeds": "1",
+    "--episodes": "60",
+    "--steps": "200",
+    "--failures": "5",
+}  # what follows an option
 INSTEAD = {  # words
     "explain=20": "explain=2",
     "pool=500": "pool=40",
@@ -41,7 +48,7 @@ INSTEAD = {  # words
 }
 SIZES = "--set pool=40 --set offspring=8 --set predictor_episodes=20"
 ADDED = {  # to a command that holds these words, unless it says the same itself
-    "fairtest run --policy": "--budget 300 --set replay=20",
+    "fairtest run --policy": "--budget 300 --set replay=20 --set explain=3",
     "--policy RUN/policy": "--set d=100 --set replay=20",  # one level instead of the best of three
     "fairtest gate --policy": "--budget 300",
     "fairtest calibrate": "--episodes 60",
@@ -57,6 +64,7 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "benchmarks.effect": "--variants random --seeds 1 --budget 200",
     "benchmarks.genetic": "--help",  # three whole runs, each in a process of its own
     "benchmarks.starts": "--starts 3 --times 2",
+    "benchmarks.explain": "--teams mpe-qmix",
     "benchmarks.engine": "--help",  # its smallest measurement takes more than 20 s
     "benchmarks.run": "--help",  # so does this
     "benchmarks.compiling": "--help",  # and this: a cold cache takes half a minute
@@ -175,6 +183,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (checkout / name).write_text(text)
     for shipped in (ROOT / "policies").iterdir():
         lean_copy(shipped, clone / "policies" / shipped.name)
+    with_memory = clone / "policies" / "pp-iql" / "policy.yaml"
+    with_memory.write_text(with_memory.read_text().replace("time_limit: 50\n", "time_limit: 12\n"))
     team = policy_folder(clone / "team", time_limit=8)
     policy_folder(clone / "TAG" / "policy", task="tag", time_limit=8)
     with pytest.MonkeyPatch.context() as patch:

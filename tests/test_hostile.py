@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import FAIRTEST, TESTS, child_environment, policy_folder, training_sample
+from support import TESTS, child_environment, policy_folder, training_sample
 
 from benchmarks import hostile
 from epymarl_fairtest.commands import main
@@ -262,19 +262,33 @@ def test_a_sample_of_another_team_or_with_nan_is_refused_before_the_search(tmp_p
 EVIL = "open('EXECUTED', 'w')\n\n\ndef f(state, reward):\n    return reward\n"
 
 
-@pytest.mark.fresh
-@pytest.mark.parametrize(
-    "changes", [{"allocation": "evil:f"}, {"key": "evil:id"}, {"env_args": {"allocation": "evil:f"}}]
+IN_ONE_PROCESS = (
+    "import sys; from epymarl_fairtest.commands import main; sys.exit(min(main(a.split()) for a in sys.argv[1:]))"
 )
-def test_a_policy_brings_no_code_along(changes: dict[str, Any], tmp_path: Path) -> None:
-    folder = policy_folder(tmp_path / "team", **changes)
-    (folder / "evil.py").write_text(EVIL)
-    words = ["run", "--policy", ".", "--out", "run", "--budget", "4", *SMALL]
-    for path in ("", ":/nowhere", str(folder)):
-        environment = child_environment(tmp_path) | {"PYTHONPATH": os.pathsep.join([str(TESTS.parent), path])}
-        done = subprocess.run([*FAIRTEST, *words], cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == 2, done.stderr
-        assert done.stderr.count("\n") == 1, done.stderr
+
+
+@pytest.mark.fresh
+@pytest.mark.parametrize("path", ["", ":/nowhere", "TEAM"])
+def test_a_policy_brings_no_code_along(path: str, tmp_path: Path) -> None:
+    """Three teams that name code beside them, tested in one process that was started there."""
+    changes = {"a": {"allocation": "evil:f"}, "b": {"key": "evil:id"}, "c": {"env_args": {"allocation": "evil:f"}}}
+    folder = tmp_path / "team"
+    for name, change in changes.items():
+        policy_folder(folder / name, **change)
+        for place in (folder, folder / name):
+            (place / "evil.py").write_text(EVIL)
+    beside = os.pathsep.join(str(folder / name) for name in changes)
+    found = os.pathsep.join([str(TESTS.parent), path.replace("TEAM", beside)])
+    commands = [" ".join(["run", "--policy", name, "--out", "run", "--budget", "4", *SMALL]) for name in changes]
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ONE_PROCESS, *commands],
+        cwd=folder,
+        env=child_environment(tmp_path) | {"PYTHONPATH": found},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 3, done.stderr
     assert not (folder / "EXECUTED").exists()
     assert not (folder / "run").exists()
 

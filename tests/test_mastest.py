@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +15,7 @@ import ot
 import pytest
 import support
 from scipy.optimize import linear_sum_assignment
-from support import AGENTS, TESTS, assert_identical, digest_of, environment, most_tasks, some_tests
+from support import AGENTS, assert_identical, digest_of, environment, most_tasks, some_tests
 from test_operators import drifting
 
 from epymarl_fairtest.campaign.loop import Campaign
@@ -578,24 +576,10 @@ def test_failures_of_the_search_are_found_around_few_roots() -> None:
     assert summary["roots"] <= 4
 
 
-def print_digest() -> None:
-    _, batches = run(60, batch=16, seeds=4)
-    print(digest_of(Episodes.concatenate(batches)))
-
-
-@pytest.mark.fresh
-def test_the_same_seed_gives_the_same_search_in_any_process_and_another_seed_another(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-    child = {**os.environ, "PYTHONHASHSEED": "random", "OPENBLAS_NUM_THREADS": "2", "PYTHONPATH": path}
-    command = [sys.executable, "-W", "ignore", "-c", "import test_mastest; test_mastest.print_digest()"]
-    with subprocess.Popen(command, env=child, stdout=subprocess.PIPE, text=True) as other:
-        print_digest()
-        here = capsys.readouterr().out
-        assert other.communicate()[0] == here
-    _, batches = run(60, batch=16, seeds=4, seed=4)
-    assert digest_of(Episodes.concatenate(batches)) != here.strip()
+def test_another_seed_gives_another_search() -> None:
+    """The same seed gives the same in any process: test_contracts.py asks every strategy for that."""
+    one, other = (digest_of(Episodes.concatenate(run(60, batch=16, seeds=4, seed=seed)[1])) for seed in (3, 4))
+    assert one != other
 
 
 @pytest.mark.parametrize(

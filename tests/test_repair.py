@@ -358,7 +358,7 @@ def test_ctrl_c_says_that_the_same_command_continues(
 def test_an_environment_without_a_twin_is_told_with_an_estimate_and_a_changed_team_is_refused(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    team, run = policy_folder(tmp_path / "team"), tmp_path / "run"
+    team, run = policy_folder(tmp_path / "team", time_limit=5), tmp_path / "run"
     main(["run", "--policy", str(team), "--out", str(run), *SEARCH, "--set", "engine=lockstep"])
     capsys.readouterr()
     repair(run, "--out", tmp_path / "out", *QUICK)

@@ -863,7 +863,7 @@ def a_killer(out: Path) -> Iterator[list[int]]:
                     os.kill(int(pid), signal.SIGKILL)
                     killed.append(int(pid))
                     break
-            time.sleep(0.005)
+            time.sleep(0.02)
 
     thread = threading.Thread(target=watch)
     thread.start()
