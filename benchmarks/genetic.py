@@ -1,12 +1,14 @@
 """What the default run finds, against scout and the forest on starts, and what its genetic part alone contributes.
 
-    python -m benchmarks.genetic [--policies policies/pp-iql ...] [--seeds 10] [--budget 1000] [--out DIR] [--json]
+    python -m benchmarks.genetic [--policies policies/pp-iql ...] [--seeds 10] [--budget 1000]
+                                 [--against scout start_surrogate] [--out DIR] [--json]
 
-Per team, means over the seeds: distinct failures of the default run, of scout and of start_surrogate, the default run
-as a multiple of either, and the failures that only its genetic part found. Those were made by mutation or crossover,
-are unfair in what was executed after the parent's prefix, and are further than distinct_distance from every failure of
-another origin: `alone` counts those that keep this distance from one another, too (a packing in the order in which they
-were found), `strict` only those that are further from every other failure whatsoever.
+Per team, means over the seeds: distinct failures of the default run, of scout and of start_surrogate (`--against`
+without a name leaves them out), the default run as a multiple of either, and the failures that only its genetic part
+found. Those were made by mutation or crossover, are unfair in what was executed after the parent's prefix, and are
+further than distinct_distance from every failure of another origin: `alone` counts those that keep this distance from
+one another, too (a packing in the order in which they were found), `strict` only those that are further from every
+other failure whatsoever.
 
 Every run is a process of its own. Runs that are already in DIR are not run again.
 """
@@ -19,6 +21,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.team.checkpoint import load_record
 from epymarl_fairtest.team.saved import saved_team
 
-METHODS = ("fairtest", "scout", "start_surrogate")
+OTHERS = ("scout", "start_surrogate")
 GENETIC = [operator_code(name) for name in ("mutation", "crossover")]
 
 
@@ -71,19 +74,19 @@ def only_genetic(folder: Path, task: Task) -> tuple[int, int]:
     return int(kept.sum()), int((far & (apart > distance).all(axis=1)).sum())
 
 
-def measured(policy: Path, seeds: int, budget: int, out: Path) -> dict[str, Any]:
+def measured(policy: Path, against: Sequence[str], seeds: int, budget: int, out: Path) -> dict[str, Any]:
     """The numbers of one team."""
     task = saved_team(policy, load_record(policy).allocation).task
-    distinct: dict[str, list[int]] = {method: [] for method in METHODS}
+    distinct: dict[str, list[int]] = {method: [] for method in ("fairtest", *against)}
     alone = []
     for seed in range(seeds):
-        for method in METHODS:
+        for method in distinct:
             folder = run(policy, method, seed, budget, out)
             distinct[method].append(json.loads((folder / "summary.json").read_text())["distinct_failures"])
             if method == "fairtest":
                 alone.append(only_genetic(folder, task))
     means = {method: statistics.fmean(counts) for method, counts in distinct.items()}
-    ratios = {f"over {name}": means["fairtest"] / means[name] if means[name] else None for name in METHODS[1:]}
+    ratios = {f"over {name}": means["fairtest"] / means[name] if means[name] else None for name in against}
     packed, strict = (statistics.fmean(counts) for counts in zip(*alone, strict=True))
     return {"team": policy.name, **means, **ratios, "alone": packed, "strict": strict}
 
@@ -93,22 +96,24 @@ def main() -> None:
     parser.add_argument("--policies", type=Path, nargs="+", metavar="DIR", help="(the shipped ones)")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--budget", type=int, default=1000)
+    parser.add_argument("--against", nargs="*", choices=OTHERS, default=OTHERS, metavar="METHOD")
     parser.add_argument("--out", type=Path, help="keep the runs here")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     policies = options.policies or sorted(path.parent for path in shipped("policies").glob("*/policy.yaml"))
     out = options.out or Path(tempfile.mkdtemp(prefix="fairtest-genetic-"))
-    rows = [measured(policy, options.seeds, options.budget, out) for policy in policies]
+    rows = [measured(policy, options.against, options.seeds, options.budget, out) for policy in policies]
     if options.json:
         print(json.dumps(rows))
         return
     print(f"{options.seeds} seeds, {options.budget} episodes, all charged; means")
-    heads = ("team", "default", "scout", "start_surrogate", "/ scout", "/ start_surrogate", "alone", "strict")
-    print("".join(f"{head:>{len(head) + 3}}" if number else f"{head:<12}" for number, head in enumerate(heads)))
+    heads = ["default", *options.against, *(f"/ {name}" for name in options.against), "alone", "strict"]
+    print(f"{'team':<12}" + "".join(f"{head:>{len(head) + 3}}" for head in heads))
     for row in rows:
-        numbers = [*(f"{row[method]:.1f}" for method in METHODS), _ratio(row["over scout"]),
-                   _ratio(row["over start_surrogate"]), f"{row['alone']:.1f}", f"{row['strict']:.1f}"]  # fmt: skip
-        cells = (f"{text:>{len(head) + 3}}" for text, head in zip(numbers, heads[1:], strict=True))
+        counts = [f"{row[method]:.1f}" for method in ("fairtest", *options.against)]
+        ratios = [_ratio(row[f"over {name}"]) for name in options.against]
+        numbers = [*counts, *ratios, f"{row['alone']:.1f}", f"{row['strict']:.1f}"]
+        cells = (f"{text:>{len(head) + 3}}" for text, head in zip(numbers, heads, strict=True))
         print(f"{row['team']:<12}" + "".join(cells))
 
 

@@ -231,7 +231,7 @@ def test_the_trainers_physics_are_those_of_mpe2(trainer: ModuleType) -> None:
             np.testing.assert_allclose(worlds.observe()[0, :14], sight, rtol=0, atol=1e-9)
 
 
-@few_and_many("episodes", 8, 60)
+@few_and_many("episodes", 8, 30)
 def test_ours_is_caught_far_less_and_stays(trainer: ModuleType, prey: Prey, episodes: int) -> None:
     still, _, _ = trainer.measure(lambda _: 0, episodes, 500)
     ours, mean, greatest = trainer.measure(prey.act, episodes, 500)
