@@ -9,7 +9,7 @@ Explanation = Mapping[str, Any]  # explain.json, or what the summary holds of it
 Entry = Mapping[str, Any]  # of one failure
 MEANING = {
     "noise": "bad luck of exploration",
-    "policy": "a better choice was found",
+    "policy": "better choices were found",
     "start": "no better choice was found",
 }
 
@@ -22,7 +22,7 @@ def summary_rows(explanation: Explanation | None) -> list[tuple[str, str]]:
     decided, all_of_them = explanation["with_decision"], explanation["explained"]
     rows = [
         ("why", f"{failures(all_of_them)} explained: {', '.join(parts)}"),
-        ("  one decision", f"{decided} of {all_of_them} could have been avoided by one other decision"),
+        ("  one decision", f"in {decided} of {all_of_them} one other decision alone would have been enough"),
     ]
     situation = explanation.get("situation")
     common = "no rule tells unfair executions apart twice as well as chance"
