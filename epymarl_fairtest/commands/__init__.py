@@ -12,7 +12,6 @@ from epymarl_fairtest.commands.arguments import as_typed
 from epymarl_fairtest.commands.parser import make_parser
 from epymarl_fairtest.core.errors import FairTestError
 
-
 KEPT = 200_000  # new objects between two looks for garbage
 
 
