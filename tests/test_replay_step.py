@@ -20,6 +20,7 @@ from epymarl_fairtest.core.judged import Judge, totals
 from epymarl_fairtest.engine.selection import real_engine
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import read_run
+from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.team.contract import Team
 
 
@@ -153,6 +154,30 @@ def test_the_ones_that_are_replayed_are_drawn_at_random_from_the_seed(tmp_path: 
     ]
     assert drawn[0] == drawn[1]
     assert drawn[0] != list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"), [(100, (100, 1000)), (1000, (100, 1000)), (3000, (300, 1000)), (18_000, (1000, 1000))]
+)
+def test_by_default_a_tenth_of_the_budget_is_replayed(budget: int, expected: tuple[int, int]) -> None:
+    assert configure({"budget": budget, "replay": None}).replays == expected
+    for preset in ("paper", "strict"):
+        assert configure({"preset": preset, "replay": None}).replays == (1000, 1000)
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_where_one_of_the_drawn_ones_is_unstable_more_are_replayed(
+    stable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("epymarl_fairtest.settings.schema.FEWEST_REPLAYS", 8)
+    monkeypatch.setattr("epymarl_fairtest.settings.schema.MOST_REPLAYS", 20)
+    monkeypatch.setattr(replay, "agrees", lambda failures, _: np.arange(len(failures)) >= (0 if stable else 3))
+    given = chosen(method="random", budget=200, theta=0.9, replay=None)
+    summary = search(team(), replace(given, budget=60), tmp_path / "run").summary
+    assert summary["failures"] + summary["unstable_failures"] > 20
+    counts = (summary["confirmed_failures"], summary["unstable_failures"])
+    assert counts == ((8, 0) if stable else (14, 6))
+    assert summary["ledger"]["replay"]["episodes"] == sum(counts)
 
 
 def test_replays_are_charged_to_nobody(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ WRONG: dict[str, list[Any]] = {
     "method": ["", None, 3],
     "allocation": ["", None],
     "engine": ["fast", None],
-    "replay": [-1, 1.5, "some", None, True, NAN],
+    "replay": [-1, 1.5, "some", True, NAN],
     "options": [None, 3, "cycle=5", ["cycle"]],
 }
 RIGHT: dict[str, list[Any]] = {
@@ -225,7 +225,7 @@ RIGHT: dict[str, list[Any]] = {
     "distinct_distance": [None, 0, 0.5],
     "progress": [True, False],
     "out": [None, "run"],
-    "replay": [0, 1000, "all"],
+    "replay": [0, 1000, "all", None],
 }
 
 

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from epymarl_fairtest.campaign.cautions import amount
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.curve.story import at, choice_sentence, trend_sentence
-from epymarl_fairtest.report.svg import ACCENT, GRID, INK, QUIET, element_of
+from epymarl_fairtest.report.svg import ACCENT, GRID, INK, OURS, QUIET, element_of
 
 PANEL, HEIGHT = 3.3, 2.5  # inches
 MARKS = {"final": "s", "best_return": "^", "fairest": "o"}
@@ -30,10 +30,11 @@ def curve_figures(story: Mapping[str, Any] | None) -> dict[str, list[str]]:
     if not story or not story["points"]:
         return {}
     drawn = []
-    for part, label in PARTS.items():
-        figure = Figure(figsize=(PANEL, HEIGHT), layout="constrained")
-        draw_part(figure.add_subplot(), story, part, (ACCENT, QUIET, INK, GRID))
-        drawn.append(element_of(figure, f"curve-{part.replace('_', '-')}", _read_aloud(story, part, label)))
+    with style.context(["default", OURS]):  # whatever the user's or the host's style is, and back to it
+        for part, label in PARTS.items():
+            figure = Figure(figsize=(PANEL, HEIGHT), layout="constrained")
+            draw_part(figure.add_subplot(), story, part, (ACCENT, QUIET, INK, GRID))
+            drawn.append(element_of(figure, f"curve-{part.replace('_', '-')}", _read_aloud(story, part, label)))
     return {"curve": drawn}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -253,8 +253,9 @@ class _Pen:
         self._draw.polygon([(FINE * x, FINE * y) for x, y in corners], fill, outline, FINE)
 
     def text(self, at: Point, words: str, size: int, fill: str, anchor: str, around: str | None = None) -> None:
-        edge = {} if around is None else {"stroke_width": 2 * FINE, "stroke_fill": around}
-        self._draw.text((FINE * at[0], FINE * at[1]), words, fill, _font(FINE * size), anchor, **edge)  # type: ignore[arg-type]
+        for stroke, ink in ((0, fill),) if around is None else ((2 * FINE, around), (0, fill)):
+            (left, top), mask = _stamp(words, FINE * size, anchor, stroke)
+            self._draw.bitmap((round(FINE * at[0]) + left, round(FINE * at[1]) + top), mask, ink)
 
     def width(self, words: str, size: int) -> float:
         return self._draw.textlength(words, _font(FINE * size)) / FINE
@@ -306,6 +307,16 @@ def _cross(pen: _Pen, at: Point, reach: float, fill: str, width: float) -> None:
     x, y = at
     pen.line([(x - reach, y - reach), (x + reach, y + reach)], fill, width)
     pen.line([(x - reach, y + reach), (x + reach, y - reach)], fill, width)
+
+
+@lru_cache(10_000)
+def _stamp(words: str, size: int, anchor: str, stroke: int) -> tuple[tuple[int, int], Image.Image]:
+    """Where words begin beside their place, and which pixels they cover: frames repeat most of them."""
+    font = _font(size)
+    left, top, right, bottom = (round(edge) for edge in font.getbbox(words, anchor=anchor, stroke_width=stroke))
+    mask = Image.new("L", (max(right - left, 1), max(bottom - top, 1)))
+    ImageDraw.Draw(mask).text((-left, -top), words, 255, font, anchor, stroke_width=stroke)
+    return (left, top), mask
 
 
 @cache

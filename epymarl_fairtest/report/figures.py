@@ -1,67 +1,44 @@
-"""The figures of a run's page: the view's numbers as SVG text. Knows matplotlib's objects, never pyplot's state."""
+"""The figures of a run's page: the view's numbers as SVG text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import style
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from epymarl_fairtest.core.statistics import Rate
-from epymarl_fairtest.report.curve import curve_figures
+from epymarl_fairtest.report.chart import ACCENT, DASHED, DOTTED, INK, PAPER, QUIET, Chart, Span, ticks
 from epymarl_fairtest.report.drawing import colour
 from epymarl_fairtest.report.operators import operator_named
-from epymarl_fairtest.report.svg import ACCENT, GRID, INK, PAPER, QUIET, element_of
 from epymarl_fairtest.report.view import Coverage, Group, Link, Round, View
 from epymarl_fairtest.report.wording import agent, coverage_label, percent, threshold
 
-WIDE, PANEL, SMALL = 4.5, 3.5, 2.45  # inches; at 72 points to the inch text stays readable on a phone
-OURS: dict[str, Any] = {
-    "svg.fonttype": "none",  # text stays text, in the page's font
-    "svg.hashsalt": "fairtest",
-    "font.size": 9.5,
-    "axes.edgecolor": QUIET,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "text.color": INK,
-    "xtick.color": QUIET,
-    "ytick.color": QUIET,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-}
+WIDE, PANEL, NARROW = 4.5, 3.5, 2.45  # inches; at 72 points to the inch text stays readable on a phone
+Labels = Callable[[float], str]
 
 
 def figures_of(view: View, chains: Sequence[Sequence[Link]]) -> dict[str, list[str]]:
     """Section -> its drawings; sections that the view has nothing for are left out."""
     drawn: dict[str, list[str]] = {}
-    with style.context(["default", OURS]):  # whatever the user's or the host's style is, and back to it
-        if view.histogram is not None:
-            drawn["index"] = [index_figure(view)]
-        if view.groups and view.agents:
-            drawn["who"] = [worst_figure(view), share_figure(view)]
-        drawn |= curve_figures(view.record.summary.get("curve"))
-        if view.growth is not None:
-            drawn["growth"] = [growth_figure(view)]
-        if view.rounds:
-            drawn["rounds"] = [round_figure(one, view.rounds) for one in view.rounds]
-        if view.coverage is not None:
-            drawn["coverage"] = [coverage_figure(view.coverage, place) for place in range(len(view.coverage.maps))]
-        if "predictor" not in view.missing and "roc" not in view.missing:
-            drawn["predictor"] = [roc_figure(view)]
-        if any(len(chain) > 1 for chain in chains):
-            drawn["lineage"] = [lineage_figure(view, chains)]
+    if view.histogram is not None:
+        drawn["index"] = [index_figure(view)]
+    if view.groups and view.agents:
+        drawn["who"] = [worst_figure(view), share_figure(view)]
+    if view.record.summary.get("curve"):
+        from epymarl_fairtest.report.curve import curve_figures  # matplotlib's
+
+        drawn |= curve_figures(view.record.summary["curve"])
+    if view.growth is not None:
+        drawn["growth"] = [growth_figure(view)]
+    if view.rounds:
+        drawn["rounds"] = [round_figure(one, view.rounds) for one in view.rounds]
+    if view.coverage is not None:
+        drawn["coverage"] = [coverage_figure(view.coverage, place) for place in range(len(view.coverage.maps))]
+    if "predictor" not in view.missing and "roc" not in view.missing:
+        drawn["predictor"] = [roc_figure(view)]
+    if any(len(chain) > 1 for chain in chains):
+        drawn["lineage"] = [lineage_figure(view, chains)]
     return drawn
 
 
@@ -69,88 +46,65 @@ def figures_of(view: View, chains: Sequence[Sequence[Link]]) -> dict[str, list[s
 
 
 def index_figure(view: View) -> str:
-    figure, axes = _axes(WIDE, 2.75)
-    index_axes(axes, view)
-    quantiles = view.record.summary.get("index_quantiles") or {}
-    known = ", ".join(f"quantile {name}: {value:.3f}" for name, value in quantiles.items() if value is not None)
-    return element_of(
-        figure, "index", f"Histogram of {view.index_name}, threshold {threshold(view.theta)}. All executions: {known}."
-    )
-
-
-def index_axes(axes: Axes, view: View, ink: str = INK, quiet: str = QUIET, accent: str = ACCENT) -> None:
     """The distribution of the index: random executions filled, everything that was judged as a line."""
     histogram = view.histogram
-    if histogram is not None:
-        both = histogram.random is not None and view.searched
-        if histogram.random is not None and both:
-            axes.stairs(
-                histogram.random, histogram.edges, fill=True, color=quiet, alpha=0.35, label="random executions"
-            )
-        axes.stairs(histogram.everything, histogram.edges, color=accent, linewidth=1.6, fill=not both,
-                    alpha=None if both else 0.6, label="all that were judged")  # fmt: skip
-        axes.set_xlim(histogram.edges[0], 1)
-    axes.axvline(view.theta, color=ink, linewidth=1, linestyle=(0, (4, 3)))
-    right = view.theta > (axes.get_xlim()[0] + 1) / 2
-    beside: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top", "fontsize": 8.5}
-    axes.annotate(f"unfair up to θ = {threshold(view.theta)}", (view.theta, 1), (-5 if right else 5, -3),
-                  ha="right" if right else "left", **beside)  # fmt: skip
-    axes.set_xlabel(view.index_name)
-    axes.set_ylabel("share of the episodes")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}%"))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    _grid(axes, "y")
+    assert histogram is not None
+    shown = [histogram.everything, *([] if histogram.random is None else [histogram.random])]
+    across, up = (float(histogram.edges[0]), 1.0), (0.0, 1.05 * max(float(np.max(one)) for one in shown) or 1.0)
+    chart = Chart(WIDE, 2.75, across, up, x=ticks(across, 6, _plain), y=ticks(up, 6, _share),
+                  labels=(view.index_name, "share of the episodes"))  # fmt: skip
+    if histogram.random is not None and view.searched:
+        chart.steps(histogram.edges.tolist(), histogram.random.tolist(), QUIET, fill=0.35)
+        chart.steps(histogram.edges.tolist(), histogram.everything.tolist(), ACCENT)
+    else:
+        chart.steps(histogram.edges.tolist(), histogram.everything.tolist(), ACCENT, fill=0.6)
+    chart.line([(view.theta, up[0]), (view.theta, up[1])], INK, 1, DASHED)
+    right = view.theta > sum(across) / 2
+    chart.text((view.theta, up[1]), f"unfair up to θ = {threshold(view.theta)}", beside=(-5 if right else 5, 2),
+               align="right" if right else "left", upright="top")  # fmt: skip
+    quantiles = view.record.summary.get("index_quantiles") or {}
+    known = ", ".join(f"quantile {name}: {value:.3f}" for name, value in quantiles.items() if value is not None)
+    return chart.element(f"Histogram of {view.index_name}, threshold {threshold(view.theta)}. All executions: {known}.")
 
 
 def worst_figure(view: View) -> str:
     values = [group.worst_off for group in view.groups]
-    return _agents_figure(
-        view, values, "worst", "worst off in", "how often each agent is the worst off", view.worst.least
-    )
+    return _agents_figure(view, values, "worst off in", "how often each agent is the worst off", view.worst.least)
 
 
 def share_figure(view: View) -> str:
     values = [group.share for group in view.groups]
     label = "share of the cost" if view.sign == "negative" else "share of the sum"
-    return _agents_figure(view, values, "share", label, "mean share of each agent")
+    return _agents_figure(view, values, label, "mean share of each agent")
 
 
 def _agents_figure(
-    view: View, values: Sequence[Any], name: str, label: str, description: str, intervals: Sequence[Rate] = ()
+    view: View, values: Sequence[Any], label: str, description: str, intervals: Sequence[Rate] = ()
 ) -> str:
-    """The intervals are those of the last values."""
-    figure, axes = _axes(PANEL, 2.5)
-    numbers = _bars(axes, view.places, view.groups, values, intervals)
-    axes.axhline(float(np.mean(values[-1])), color=INK, linewidth=1, linestyle=(0, (1, 2)))
-    axes.set_ylabel(label)
-    return element_of(figure, name, f"Bars: {description}. {numbers}")
-
-
-def _bars(
-    axes: Axes, places: Sequence[int], groups: Sequence[Group], values: Sequence[Any], intervals: Sequence[Rate]
-) -> str:
-    """Agents side by side, each group a bar: the last one solid, the others pale. Gives the numbers in words."""
-    count, agents = len(groups), len(values[0])
-    wide = 0.78 / count
+    """Agents side by side, each group a bar: the last one solid, the others pale. The intervals are the last one's."""
+    count, agents = len(view.groups), len(values[0])
     most = max([float(np.max(one)) for one in values] + [one.high for one in intervals])
+    across, up = (-0.55, agents - 0.45), (0.0, most * 1.16 if most else 1.0)
+    names = [agent(place) if agents <= 4 else str(place + 1) for place in view.places]
+    chart = Chart(PANEL, 2.5, across, up, x=list(enumerate(names)), y=ticks(up, 5, lambda v: f"{100 * v:.0f}%"),
+                  labels=("", label), grid="bars")  # fmt: skip
+    wide = 0.78 / count
     for g, one in enumerate(values):
         for n, value in enumerate(one):
-            solid = g == count - 1
-            x = n + (g - (count - 1) / 2) * wide
-            axes.bar(x, value, wide * 0.94, color=colour(places[n]), alpha=None if solid else 0.35)
+            solid, x = g == count - 1, n + (g - (count - 1) / 2) * wide
+            chart.box((x - 0.47 * wide, x + 0.47 * wide), (0, value), colour(view.places[n]), 1 if solid else 0.35)
             if solid and intervals:
-                axes.plot([x, x], [intervals[n].low, intervals[n].high], color=INK, linewidth=1.2)
+                chart.line([(x, intervals[n].low), (x, intervals[n].high)], INK, 1.2)
             if agents <= 4:
-                label = percent(float(value)).replace("\u00a0", "")
-                behind: Any = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.6}
                 top = intervals[n].high if solid and intervals else value
-                axes.annotate(label, (x, top), (0, 3), textcoords="offset points", ha="center", fontsize=8, bbox=behind)
-    axes.set_xticks(range(agents), [agent(place) if agents <= 4 else str(place + 1) for place in places])
-    axes.tick_params(axis="x", length=0)
-    axes.set_ylim(0, most * 1.16 if most else 1)
-    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    _grid(axes, "y")
+                words = percent(float(value)).replace("\u00a0", "")
+                chart.text((x, top), words, beside=(0, -3), size=8, upright="bottom", behind=True)
+    mean = float(np.mean(values[-1]))
+    chart.line([(across[0], mean), (across[1], mean)], INK, 1, DOTTED)
+    return chart.element(f"Bars: {description}. {_numbers(view.places, view.groups, values)}")
+
+
+def _numbers(places: Sequence[int], groups: Sequence[Group], values: Sequence[Any]) -> str:
     return " ".join(
         f"{group.name.capitalize()}: "
         + ", ".join(f"{agent(place)} {percent(float(value))}" for place, value in zip(places, one, strict=True))
@@ -165,163 +119,122 @@ def _bars(
 def growth_figure(view: View) -> str:
     growth = view.growth
     assert growth is not None
-    figure, axes = _axes(WIDE, 2.85)
-    judged = int(growth.episodes[-1])
+    judged, rate = int(growth.episodes[-1]), view.rate
+    top = max(float(growth.total), rate.high * judged if rate else 0.0)
+    across, up = (0.0, max(judged, 1.0)), (0.0, max(top, 1.0) * 1.14)
+    chart = Chart(WIDE, 2.85, across, up, x=ticks(across, 5, _count, whole=True), y=ticks(up, 5, _count, whole=True),
+                  labels=("executed episodes", "starts with an unfair execution"))  # fmt: skip
     for _, first, last, random in growth.phases:
         if not random:
-            axes.axvspan(first, last, color=ACCENT, alpha=0.09, linewidth=0)
+            chart.box((first, last), up, ACCENT, 0.09)
     description = f"Starts with a failure, found over {judged:,} executed episodes: {growth.total:,}."
-    top = float(growth.total)
-    if view.rate is not None:
-        ends = np.array([0, judged])
-        axes.fill_between(ends, view.rate.low * ends, view.rate.high * ends, color=QUIET, alpha=0.35, linewidth=0)
-        axes.plot(ends, view.rate.estimate * ends, color=QUIET, linewidth=1.3)
-        expected = view.rate.estimate * judged
-        top = max(top, view.rate.high * judged)
-        description += (
-            f" Random's expectation {expected:,.0f}, {view.rate.low * judged:,.0f} to {view.rate.high * judged:,.0f}."
-        )
+    if rate is not None:
+        low, expected, high = rate.low * judged, rate.estimate * judged, rate.high * judged
+        chart.area([(0, 0), (judged, low), (judged, high)], QUIET, 0.35)
+        chart.line([(0, 0), (judged, expected)], QUIET, 1.3)
+        description += f" Random's expectation {expected:,.0f}, {low:,.0f} to {high:,.0f}."
         if abs(growth.total - expected) > 0.12 * top:
             # In the free corner below the line, or above a line that leaves no room there.
             at = (judged, 0.03 * top if expected > 0.25 * top else expected)
-            _at_end(axes, *at, f"Random: {expected:,.0f} expected")
-    axes.plot(growth.episodes, growth.starts, color=ACCENT, linewidth=1.8)
-    _at_end(axes, judged, growth.total, f"found: {growth.total:,}")
-    axes.set_xlim(0, max(judged, 1))
-    axes.set_ylim(0, max(top, 1) * 1.14)
-    axes.set_xlabel("executed episodes")
-    axes.set_ylabel("starts with an unfair execution")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axis.set_major_locator(MaxNLocator(5, integer=True))
-    _grid(axes, "y")
-    return element_of(figure, "growth", description)
+            _at_end(chart, at, f"Random: {expected:,.0f} expected")
+    chart.line(zip(growth.episodes.tolist(), growth.starts.tolist(), strict=True), ACCENT, 1.8)
+    _at_end(chart, (judged, growth.total), f"found: {growth.total:,}")
+    return chart.element(description)
 
 
-def _at_end(axes: Axes, x: float, y: float, label: str) -> None:
-    axes.annotate(label, (x, y), (-3, 4), textcoords="offset points", ha="right", va="bottom", fontsize=8.5)
+def _at_end(chart: Chart, at: Span, words: str) -> None:
+    chart.text(at, words, beside=(-3, -4), align="right", upright="bottom")
 
 
 def round_figure(one: Round, rounds: Sequence[Round]) -> str:
     """All rounds on the same axes."""
-    figure, axes = _axes(SMALL + 0.45, 2.5)
-    axes.scatter(
-        one.candidates[:, 0], one.candidates[:, 1], s=4, color=QUIET, alpha=0.4, linewidths=0, label="candidate"
-    )
-    axes.scatter(one.population[:, 0], one.population[:, 1], s=5, color=ACCENT, alpha=0.55, linewidths=0, label="taken")
-    if len(one.front):
-        axes.step(*one.front.T, where="post", color=INK, linewidth=1)
-        axes.scatter(
-            one.front[:, 0],
-            one.front[:, 1],
-            s=15,
-            color=PAPER,
-            edgecolors=INK,
-            linewidths=1,
-            label="Pareto front",
-            zorder=3,
-        )
     shown = np.concatenate([part for r in rounds for part in (r.candidates, r.population, r.front) if len(part)])
     shown = shown[np.isfinite(shown).all(axis=1)]
-    low, high = shown.min(axis=0), shown.max(axis=0)
-    pad = np.maximum(0.05 * (high - low), 1e-9)
-    axes.set_xlim(low[0] - pad[0], high[0] + pad[0])
-    axes.set_ylim(low[1] - pad[1], high[1] + pad[1])
-    axes.set_title(f"round {one.number}", loc="left", fontsize=9.5, fontweight="bold")
-    axes.set_xlabel("f2: predicted fairness")
-    axes.set_ylabel("f3: certainty")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(4))
-        axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    _grid(axes, "both")
+    across, up = (_padded(shown[:, place]) for place in (0, 1))
+    chart = Chart(NARROW + 0.45, 2.5, across, up, x=ticks(across, 4, _plain), y=ticks(up, 6, _plain),
+                  labels=("f2: predicted fairness", "f3: certainty"), grid="both",
+                  title=f"round {one.number}")  # fmt: skip
+    chart.dots(one.candidates.tolist(), 2, QUIET, fill=0.4)
+    chart.dots(one.population.tolist(), 2.2, ACCENT, fill=0.55)
     description = (
         f"Scatter of round {one.number}: {one.counts[0]:,} candidates by f2 and f3, {one.counts[1]:,} taken. The Pareto"
         f" front has {len(one.front)} points"
     )
     if len(one.front):
-        description += (
-            f", from ({one.front[0, 0]:.3f}, {one.front[0, 1]:.3f}) to ({one.front[-1, 0]:.3f}, {one.front[-1, 1]:.3f})"
-        )
-    return element_of(figure, f"round{one.number}", f"{description}.")
+        front: list[list[float]] = one.front.tolist()
+        corners = [(x, y) for (x, _), (_, y) in zip(front[1:], front, strict=False)]
+        path = [point for pair in zip(front, [*corners, front[-1]], strict=True) for point in pair]
+        chart.line(path, INK, 1)
+        chart.dots(front, 3.9, PAPER, edge=INK, width=1)
+        description += f", from ({front[0][0]:.3f}, {front[0][1]:.3f}) to ({front[-1][0]:.3f}, {front[-1][1]:.3f})"
+    return chart.element(f"{description}.")
+
+
+def _padded(values: Any) -> Span:
+    low, high = float(np.min(values)), float(np.max(values))
+    pad = max(0.05 * (high - low), 1e-9)
+    return low - pad, high + pad
 
 
 def coverage_figure(coverage: Coverage, place: int) -> str:
-    figure, axes = _axes(SMALL, 2.35)
     bins, values = coverage.bins, coverage.maps[place]
+    across = "column →", "← row"
+    chart = Chart(NARROW - 0.3, 2.35, (0, bins), (0, bins), labels=across if coverage.grid else ("x →", "y →"),
+                  title=f"{agent(place)}, %", box=True)  # fmt: skip
     for first in range(bins):
         for second in range(bins):
             # On a grid the first coordinate is the row, counted from the top; in the plane x grows to the right.
             x, y = (second, bins - 1 - first) if coverage.grid else (first, second)
             share = float(values[first, second])
-            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=ACCENT, alpha=0.03 + 0.62 * share, linewidth=0))
+            chart.box((x, x + 1), (y, y + 1), ACCENT, 0.03 + 0.62 * share)
             if bins <= 6:
-                axes.text(x + 0.5, y + 0.5, f"{100 * share:.0f}", ha="center", va="center", fontsize=8.5)
-    axes.set_xlim(0, bins)
-    axes.set_ylim(0, bins)
-    axes.set_aspect("equal")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.set_title(f"{agent(place)}, %", loc="left", fontsize=9.5, fontweight="bold")
-    axes.set_xlabel("column →" if coverage.grid else "x →")
-    axes.set_ylabel("← row" if coverage.grid else "y →")
-    for side in axes.spines.values():
-        side.set_visible(True)
-    return element_of(figure, f"coverage{place}", f"Coverage map. {coverage_label(coverage, place)}")
+                chart.text((x + 0.5, y + 0.5), f"{100 * share:.0f}")
+    return chart.element(f"Coverage map. {coverage_label(coverage, place)}")
 
 
 def roc_figure(view: View) -> str:
-    figure, axes = _axes(PANEL, 2.95)
-    predictor = view.record.summary["predictor"]
-    curves = []
-    axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, linestyle=(0, (1, 2)))
+    predictor, across, up = view.record.summary["predictor"], (-0.01, 1.0), (0.0, 1.01)
+    chart = Chart(PANEL, 2.95, across, up, x=ticks(across, 5, _share), y=ticks(up, 5, _share), grid="both",
+                  labels=("false alarms", "unfair episodes recognised"))  # fmt: skip
+    chart.line([(0, 0), (1, 1)], QUIET, 1, DOTTED)
+    curves: list[str] = []
     for name, key, ink, width in (
-        ("without seeing rewards", "abstract", ACCENT, 1.8),
         ("with fairness features", "full", QUIET, 1.5),
+        ("without seeing rewards", "abstract", ACCENT, 1.8),
     ):
         curve, auc = view.record.evidence.get(f"roc_{key}"), predictor.get(f"auc_{key}")
         if curve is not None:
             label = name if auc is None else f"{name}: {auc:.3f}"
-            axes.plot(*curve.T, color=ink, linewidth=width, label=label)
+            chart.line(curve.tolist(), ink, width)
+            height = 0.05 + 0.085 * len(curves)
+            chart.line([(0.24, height), (0.31, height)], ink, width)
+            chart.text((0.33, height), label, align="left", behind=True)
             curves.append(f"{label} ({len(curve)} points)")
-    axes.set_xlim(-0.01, 1)
-    axes.set_ylim(0, 1.01)
-    axes.set_xlabel("false alarms")
-    axes.set_ylabel("unfair episodes recognised")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(PercentFormatter(1, decimals=0))
-        axis.set_major_locator(MaxNLocator(4))
-    axes.legend(loc="lower right", title="area under the curve", title_fontsize=8.5)
-    _grid(axes, "both")
-    return element_of(figure, "roc", f"ROC curves, area under the curve {'; '.join(curves)}.")
+    if curves:
+        chart.text((0.33, 0.05 + 0.085 * len(curves)), "area under the curve", align="left", behind=True)
+    return chart.element(f"ROC curves, area under the curve {'; '.join(reversed(curves))}.")
 
 
 def lineage_figure(view: View, chains: Sequence[Sequence[Link]]) -> str:
-    figure, axes = _axes(WIDE, 2.75)
-    for number, chain in enumerate(chains):
-        at, index = np.arange(len(chain)), np.array([link.index for link in chain])
-        first = number == 0
-        ink = ACCENT if first else QUIET
-        axes.plot(at, index, color=ink, linewidth=1.8 if first else 1.1, zorder=3 if first else 2)
-        for operator in sorted({link.operator for link in chain}):
-            rows = [n for n, link in enumerate(chain) if link.operator == operator]
-            marker = operator_named(operator).marker
-            axes.scatter(
-                at[rows], index[rows], s=22, marker=marker, color=PAPER, edgecolors=ink, linewidths=1.2, zorder=4
-            )
     values = [link.index for chain in chains for link in chain]
+    longest = max(len(chain) for chain in chains)
+    across, up = (-0.3, longest - 0.5), _padded([value for value in [*values, view.theta] if np.isfinite(value)])
+    chart = Chart(WIDE, 2.75, across, up, x=ticks(across, 9, _count, whole=True), y=ticks(up, 6, _plain),
+                  labels=("changes since the random start", "fairness index"))  # fmt: skip
+    chart.line([(end, view.theta) for end in across], INK, 1, DOTTED)
+    for number, chain in sorted(enumerate(chains), reverse=True):  # the first one on top
+        ink, width = (QUIET, 1.1) if number else (ACCENT, 1.8)
+        points = [(at, link.index) for at, link in enumerate(chain)]
+        chart.line(points, ink, width)
+        for point, link in zip(points, chain, strict=True):
+            chart.dots([point], 4.7, PAPER, edge=ink, width=1.2, shape=operator_named(link.operator).marker)
     for number, end, y in _apart(chains, 0.06 * float(np.nanmax(values) - np.nanmin(values))):
-        axes.annotate(str(number + 1), (end, y), (7, 0), textcoords="offset points", va="center", fontsize=8.5)
-    axes.axhline(view.theta, color=INK, linewidth=1, linestyle=(0, (1, 2)))
-    axes.set_xlim(-0.3, max(len(chain) for chain in chains) - 0.5)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("changes since the random start")
-    axes.set_ylabel("fairness index")
-    _grid(axes, "y")
+        chart.text((end, y), str(number + 1), beside=(7, 0), align="left")
     changes = " ".join(
         f"Failure {chain[-1].id}: from {chain[0].index:.3f} to {chain[-1].index:.3f} in {len(chain) - 1} changes."
         for chain in chains
     )
-    return element_of(figure, "lineage", f"Lines: fairness index along the descent of the worst failures. {changes}")
+    return chart.element(f"Lines: fairness index along the descent of the worst failures. {changes}")
 
 
 def _apart(chains: Sequence[Sequence[Link]], gap: float) -> list[tuple[int, int, float]]:
@@ -335,14 +248,16 @@ def _apart(chains: Sequence[Sequence[Link]], gap: float) -> list[tuple[int, int,
     return placed
 
 
-# --- common -------------------------------------------------------------------------------------------
+# --- numbers beside an axis ---------------------------------------------------------------------------
 
 
-def _axes(width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
+def _plain(value: float) -> str:
+    return f"{value:.6g}"
 
 
-def _grid(axes: Axes, which: Any) -> None:
-    axes.grid(axis=which)
-    axes.tick_params(length=0 if which == "both" else 3)
+def _share(value: float) -> str:
+    return f"{100 * value:.6g}%"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"

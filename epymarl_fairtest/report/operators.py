@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Operator:
     noun: str  # in a line of descent
     caption: str  # below a name; {step} is the first step that was executed
-    marker: str  # matplotlib's
+    marker: str  # a shape of report/chart.py
     changes: bool = False  # is an episode changed at that step?
 
     def caption_at(self, step: int) -> str:

@@ -16,7 +16,6 @@ from epymarl_fairtest.campaign.steps.replay import replay_sentence
 from epymarl_fairtest.core.judged import places_of
 from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, is_charged
 from epymarl_fairtest.report import wording
-from epymarl_fairtest.report.curve import curve_content
 from epymarl_fairtest.report.replays import Replay, Replays
 from epymarl_fairtest.report.view import Link, View
 from epymarl_fairtest.report.why import why_section
@@ -96,7 +95,11 @@ def sections_of(view: View, replays: Replays, drawn: Drawn, chains: Sequence[Seq
 
 def curve_sections(summary: Mapping[str, Any], drawn: Drawn) -> list[Section]:
     """Fairness during training, where it was measured; a team that came without its curve misses nothing."""
-    content = curve_content(summary.get("curve"), drawn)
+    if not summary.get("curve"):
+        return []
+    from epymarl_fairtest.report.curve import curve_content  # with matplotlib, which the other sections do without
+
+    content = curve_content(summary["curve"], drawn)
     return [] if content is None else [Section("curve", "Training", "How fair was it while it learned?", content)]
 
 

@@ -15,6 +15,8 @@ from xml.etree.ElementTree import Element
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
+from epymarl_fairtest.report.chart import LARGEST
+
 # Colours that nothing else has.
 INK, QUIET, GRID, ACCENT, PAPER = "#010203", "#040506", "#070809", "#0a0b0c", "#0d0e0f"
 VARIABLES = {
@@ -24,7 +26,26 @@ VARIABLES = {
     ACCENT: "var(--accent)",
     PAPER: "var(--paper)",
 }
-LARGEST = 1.5  # pixels per point: text is as large in small drawings as in wide ones
+OURS: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text, in the page's font
+    "svg.hashsalt": "fairtest",
+    "font.size": 9.5,
+    "axes.edgecolor": QUIET,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "text.color": INK,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+}
 XLINK = "http://www.w3.org/1999/xlink"
 HREF, URL = "xlink:href", "url(#"  # an element refers to another one by `xlink:href="#id"` or `url(#id)`
 

@@ -39,6 +39,8 @@ from epymarl_fairtest.settings.rules import (
     whole,
 )
 
+FEWEST_REPLAYS, MOST_REPLAYS = 100, 1000  # replay=null
+
 
 def _are_agents(values: Sequence[Any]) -> bool:
     return all(is_whole(value) and 1 <= value < LARGEST for value in values) and len(set(values)) == len(values)
@@ -109,10 +111,13 @@ class Settings:
         whole(0),
         "starts of random executions from which a team that acts at random is executed too, to compare with; 0: none",
     )
-    replay: int | str = setting(
-        Rule("all, or a whole number of at least 0", lambda v: v == "all" or (is_whole(v) and v >= 0)),
+    replay: int | str | None = setting(
+        Rule(
+            "all, a whole number of at least 0, or null", lambda v: v is None or v == "all" or (is_whole(v) and v >= 0)
+        ),
         "failures that are replayed through the real environment after the search: all of them, or this many, drawn"
-        " at random",
+        " at random; null: a tenth of the budget, at least 100 and at most 1,000, and 1,000 if one of them does not"
+        " come out the same",
     )
     explain: int | str = setting(
         Rule("all, or a whole number of at least 0", lambda v: v == "all" or (is_whole(v) and v >= 0)),
@@ -169,6 +174,14 @@ class Settings:
         if self.theta != "auto":
             return 0
         return self.calibration_episodes or max(20, min(1000, self.budget // 5))
+
+    @property
+    def replays(self) -> tuple[int, int]:
+        """Failures that are replayed: how many at first, and how many in all where one of those is unstable."""
+        if self.replay is None:
+            return min(max(FEWEST_REPLAYS, self.budget // 10), MOST_REPLAYS), MOST_REPLAYS
+        wanted = LARGEST if self.replay == "all" else int(self.replay)
+        return wanted, wanted
 
     @property
     def threads(self) -> int:

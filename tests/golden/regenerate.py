@@ -34,6 +34,7 @@ SETTINGS = {
     "generations": 2,
     "theta": 0.8,
     "predictor_episodes": 80,
+    "replay": 1000,
 }
 RUNS: dict[str, dict[str, Any]] = {
     # explaining in real environments takes far longer than the search

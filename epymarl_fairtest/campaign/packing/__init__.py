@@ -78,7 +78,8 @@ def distances(paths: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArr
     placed = waiting(paths, lengths, paths.shape[1]).astype(np.float64)
     apart = np.empty((len(paths), len(paths)))
     for row, path in enumerate(placed):  # one by one: all at once would need n x n paths
-        between = np.linalg.norm(placed - path, axis=-1).mean(axis=-1)
-        until = np.maximum(lengths, lengths[row])
-        apart[row] = np.cumsum(between, axis=1)[np.arange(len(paths)), until - 1] / until
+        between = np.linalg.norm(placed[row:] - path, axis=-1).mean(axis=-1)
+        until = np.maximum(lengths[row:], lengths[row])
+        apart[row, row:] = np.cumsum(between, axis=1)[np.arange(len(between)), until - 1] / until
+        apart[row:, row] = apart[row, row:]
     return apart

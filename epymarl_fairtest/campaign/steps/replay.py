@@ -22,18 +22,25 @@ REPLAY = purpose("replay", "failures again in the real environment, after the se
 
 def replay(context: Aftermath) -> Steps:
     """The status of each failure; as many as the setting `replay` says, drawn at random, are executed for real."""
-    count, wanted = context.recorded.failure_count(), context.settings.replay
-    status, rows = np.full(count, UNCHECKED), np.arange(count)
-    if wanted != "all" and count > int(wanted):
-        # The stream is named as the setting once was: with another name, others would be drawn.
-        rows = np.sort(context.generator("confirm").choice(count, int(wanted), replace=False))
-    if len(rows):
+    status = np.full(context.recorded.failure_count(), UNCHECKED)
+    # The stream is named as the setting once was: with another name, others would be drawn.
+    generator, (some, most) = context.generator("confirm"), context.settings.replays
+    rows = _drawn(np.arange(len(status)), some, generator)
+    while len(rows):
         failures = context.recorded.failures(rows)
         tests = tests_again(failures, context.look, restorable=context.team.task.restorable)
         again = yield Execute(tests, real=True)
         status[rows] = np.where(agrees(failures, again), CONFIRMED, UNSTABLE)
+        if (status != UNSTABLE).all():
+            break
+        unchecked = np.flatnonzero(status == UNCHECKED)
+        rows = _drawn(unchecked, most - (len(status) - len(unchecked)), generator)
     counts = {f"{name}_failures": int((status == name).sum()) for name in (UNSTABLE, CONFIRMED)}
     return Outcome(summary=counts, columns={"status": status}, uncounted=status == UNSTABLE)
+
+
+def _drawn(rows: NDArray[np.int64], count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    return rows if len(rows) <= count else np.sort(generator.choice(rows, count, replace=False))
 
 
 def tests_again(failures: Episodes, look: Callable[[Episodes], Episodes], *, restorable: bool) -> Tests:

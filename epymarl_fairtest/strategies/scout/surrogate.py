@@ -6,6 +6,7 @@ what it predicts is far better a guess than a model of the index itself (docs/se
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,8 @@ class Surrogate:
     def __init__(self, features: Array, received: Array, options: ScoutOptions) -> None:
         """Features (B, agents, F) and what each agent received (B, agents)."""
         from sklearn.ensemble import HistGradientBoostingRegressor
-        from threadpoolctl import ThreadpoolController
 
-        self._threads = ThreadpoolController()
+        self._threads = _threads()
         self._model: Any = HistGradientBoostingRegressor(
             max_iter=options.rounds,
             learning_rate=options.rate,
@@ -43,6 +43,14 @@ class Surrogate:
         with self._threads.limit(limits=1):
             expected: Array = self._model.predict(_rows(features))
         return expected.reshape(features.shape[:2])
+
+
+@cache
+def _threads() -> Any:
+    """Once, with scikit-learn imported: looking through the libraries of the process takes as long as a small fit."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _rows(features: Array) -> Array:
