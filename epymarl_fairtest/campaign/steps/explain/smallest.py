@@ -17,6 +17,7 @@ from epymarl_fairtest.campaign.steps.contract import Execute
 from epymarl_fairtest.campaign.steps.explain.cases import AT_ONCE, Asking, Cases
 from epymarl_fairtest.campaign.steps.replay import agrees
 from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code
+from epymarl_fairtest.team.contract import CHUNK
 
 MOSTLY = 0.75  # share of fresh executions that are unfair in a smallest example, and fair in the nearest fair start
 ROUNDS = (6, 10, 16)  # streams after each round; a start that cannot be what is wanted any more is left
@@ -100,13 +101,16 @@ def _mostly(
     found = np.full((len(starts), rounds[-1]), fair)
     on, against = np.arange(len(starts)), np.zeros(len(starts), np.int64)
     most = int((1 - MOSTLY) * rounds[-1])
-    for first, last in zip((0, *rounds), rounds, strict=False):
-        if len(on):
+    first = 0
+    for last in rounds:
+        if len(on) * (rounds[-1] - first) <= CHUNK:
+            last = rounds[-1]  # no fewer would be executed sooner
+        if len(on) and first < last:
             now = yield from _unfair(cases, [starts[n] for n in on.tolist()], what, range(first, last))
             found[on, first:last] = now
             against[on] += (now == fair).sum(axis=1)
             found[on[against[on] > most]] = fair
-            on = on[against[on] <= most]
+            on, first = on[against[on] <= most], last
     return found
 
 
