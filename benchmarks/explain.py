@@ -50,7 +50,7 @@ from epymarl_fairtest.campaign.steps.explain.decisions import measured
 from epymarl_fairtest.campaign.steps.explain.situations import features_of, situations
 from epymarl_fairtest.campaign.steps.explain.smallest import smallest_examples
 from epymarl_fairtest.core import rng
-from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
+from epymarl_fairtest.core.episodes import Episodes, random_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.core.scores import greedy
@@ -85,10 +85,8 @@ class Subject:
     def judge(self) -> Judge:
         return self.context.judge
 
-    def ask(self, asking: Any, execute: Callable[[Tests], Episodes] | None = None) -> Any:
-        if execute is None:
-            return taken(asking, lambda wanted: wanted.by(self.engine, self.real))
-        return taken(asking, lambda wanted: execute(wanted.tests))
+    def ask(self, asking: Any, execute: Callable[[Execute], Episodes] | None = None) -> Any:
+        return taken(asking, execute or (lambda wanted: wanted.by(self.engine, self.real)))
 
 
 def subject_of(name: str, seed: int) -> Subject:
@@ -127,16 +125,17 @@ class Planted:
     action: NDArray[np.int64]  # the wrong one
     own: NDArray[np.int64]  # what the team did
 
-    def execute(self, engine: Engine) -> Callable[[Tests], Episodes]:
+    def execute(self, engine: Engine) -> Callable[[Execute], Episodes]:
         """The faulty team: its wrong decision is made in every continuation, unless another one is forced there."""
 
-        def run(tests: Tests) -> Episodes:
+        def run(wanted: Execute) -> Episodes:
+            tests = wanted.tests
             shape = (len(tests), *self.episodes.actions.shape[1:])
             forced = np.full(shape, -1, np.int16) if tests.forced is None else tests.forced.copy()
             rows, case = np.arange(len(tests)), tests.parent
             there = forced[rows, self.step[case], self.agent[case]]
             forced[rows, self.step[case], self.agent[case]] = np.where(there < 0, self.action[case], there)
-            return engine.execute(replace(tests, forced=forced))
+            return replace(wanted, tests=replace(tests, forced=forced)).by(engine, engine)
 
         return run
 
@@ -167,18 +166,18 @@ def plants(subject: Subject, count: int) -> Planted:
     return Planted(episodes, *columns)
 
 
-def undoing(subject: Subject, cases: Cases, undone: Decisions, execute: Callable[[Tests], Episodes]) -> Undone:
+def undoing(subject: Subject, cases: Cases, undone: Decisions, execute: Callable[[Execute], Episodes]) -> Undone:
     """Does undoing help under the rules of a shown decision? OTHER streams for all, MANY for those that may pass."""
     rows = np.arange(len(cases))
     received = subject.ask(cases.outcomes(rows, undone.step, None, undone), execute)
     better = compared(subject.judge, cases.received, received).better
     slip = np.ones(len(cases), bool)
     drawn = cases.streams("other", MANY)
-    arms = subject.ask(both_arms(cases, rows, undone, drawn[:, :OTHER]), execute)
+    arms = subject.ask(both_arms(cases, rows, undone, drawn[:, :OTHER]), execute).arms
     few = arms.decisions(cases, rows, undone, slip)
     enough = np.array([one.clear for one in few]) & better
     again = np.flatnonzero(np.array([one.may_be_clear() for one in few]) & better)
-    more = subject.ask(both_arms(cases, again, undone.take(again), drawn[:, OTHER:]), execute)
+    more = subject.ask(both_arms(cases, again, undone.take(again), drawn[:, OTHER:]), execute).arms
     many = (arms.take(again) + more).decisions(cases, again, undone.take(again), slip[again])
     surely = np.zeros(len(cases), bool)
     surely[again] = [one.helps and one.drop - ERRORS * one.error >= LEAST_DROP for one in many]
@@ -271,17 +270,18 @@ def thieves(subject: Subject, kind: str) -> list[Engine]:
     return made
 
 
-def stolen(subject: Subject, engine: Engine, thief: int) -> Callable[[Tests], Episodes]:
+def stolen(subject: Subject, engine: Engine, thief: int) -> Callable[[Execute], Episodes]:
     """Executes the team with its thief, which acts as the team's policy says where a test asks that of it."""
 
-    def run(tests: Tests) -> Episodes:
+    def run(wanted: Execute) -> Episodes:
+        tests = wanted.tests
         honest = np.zeros(len(tests), bool) if tests.greedy is None else tests.greedy[:, thief]
         forced = None if tests.forced is None else tests.forced.copy()
         if forced is not None:
             forced[:, :, thief] += np.where(forced[:, :, thief] >= 0, subject.context.team.policy.n_actions, 0)
         parts = [np.flatnonzero(~honest), np.flatnonzero(honest)]
-        with_thief = engine.execute(replace(tests, forced=forced).take(parts[0]))
-        without = subject.engine.execute(tests.take(parts[1]))
+        with_thief = replace(wanted, tests=replace(tests, forced=forced).take(parts[0])).by(engine, engine)
+        without = replace(wanted, tests=tests.take(parts[1])).by(subject.engine, subject.engine)
         return Episodes.concatenate([with_thief, without]).take(np.argsort(np.concatenate(parts)))
 
     return run
@@ -325,7 +325,7 @@ def idler(subject: Subject, count: int) -> dict[str, Any]:
     return thief(subject, count, "idler")
 
 
-def replaced(subject: Subject, cases: Cases, agent: int, execute: Callable[[Tests], Episodes]) -> NDArray[np.bool_]:
+def replaced(subject: Subject, cases: Cases, agent: int, execute: Callable[[Execute], Episodes]) -> NDArray[np.bool_]:
     """Is it enough that the thief acts as the team's policy says?"""
     judge, rows = subject.judge, np.arange(len(cases))
     alone = np.tile(np.arange(subject.context.team.task.n_agents) == agent, (len(cases), 1))

@@ -100,9 +100,9 @@ def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state
         for name in ("obs", "actions", "rewards", "q"):
             to, held = getattr(episodes, name), getattr(tests.prefix, name)
             if to.shape[-1] and held.shape[-1]:  # what agents saw is there only where somebody needs it
-                to[kept] = held[kept]
+                np.copyto(to, held, where=kept.reshape(*kept.shape, *[1] * (to.ndim - 2)))
         if state_size and tests.prefix.states.shape[-1]:  # nor are states, where nobody will look at the episode
-            episodes.states[:, :-1][kept] = tests.prefix.states[:, :-1][kept]
+            np.copyto(episodes.states[:, :-1], tests.prefix.states[:, :-1], where=kept[:, :, None])
     return episodes
 
 

@@ -21,6 +21,7 @@ from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before, not_finite
+from epymarl_fairtest.engine.meeting import Meetings
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
@@ -51,10 +52,11 @@ class Twin:
         if self.keeps_memory and self._policy.hidden_size:
             shape = (len(tests), self._limit + 1, self._policy.n_agents, self._policy.hidden_size)
             episodes = Remembered(**vars(episodes), memory=np.zeros(shape, np.float32))
-        # Rows that start at similar steps share a group, so that it ends for all of them together.
-        order = np.argsort(tests.start_step, kind="stable")
+        # Rows that start at similar steps share a group, so that it ends for all of them together; where rows may meet,
+        # whoever asks knows best who will.
+        order = np.arange(len(tests)) if self._may_meet else np.argsort(tests.start_step, kind="stable")
         share = -(-len(order) // self._threads)
-        size = min(max(share, FEWEST), GROUP)
+        size = max(share, FEWEST) if self._may_meet else min(max(share, FEWEST), GROUP)
         groups = [order[first : first + size] for first in range(0, len(order), size)]
         # Once for all that share a past.
         past = None if tests.prefix is None else _past(tests.prefix, self._policy)
@@ -89,7 +91,7 @@ class Twin:
             states[fresh] = self.initial_states(group.root_seed[fresh])
         hidden, last = (part[rows] for part in before)  # copies, which this group changes
         step = group.start_step.copy()
-        running = step < self._limit
+        left = step < self._limit
         over = np.zeros(count, bool)
         seen = np.zeros((count, policy.n_agents, policy.obs_size), np.float32)
         rewards = np.zeros((count, policy.n_agents))
@@ -99,12 +101,26 @@ class Twin:
         if episodes.states.shape[-1]:
             episodes.states[rows, step] = states
         forced_until = last_forced(group)
-        while running.any():
+        meetings = self._meetings(group, forced_until)
+        while left.any():
+            running = left
+            if meetings is not None:
+                running = meetings.at_clock(left, step)
+                met = meetings.met(running, step, states.view(np.uint64), last)
+                running[met] = left[met] = False
             everyone = bool(running.all())
             if isinstance(episodes, Remembered):
                 episodes.memory[rows[running], step[running]] = hidden[running]
             kernel.observe(states, running, seen)
-            if everyone:
+            due = np.flatnonzero(running & (step <= forced_until))
+            forced = actions[due] if group.forced is None else group.forced[due, step[due]]
+            if meetings is not None:
+                asked = running.copy()
+                asked[due[(forced >= 0).all(axis=1)]] = False  # they do what they must
+                on, of = meetings.different(asked, seen, last)
+                scores, _ = policy.forward(seen[on], last[on], hidden[on])
+                q[asked] = recorded(scores, rule.available, policy.reading)[of]
+            elif everyone:
                 scores, hidden = policy.forward(seen, last, hidden)
                 q = recorded(scores, rule.available, policy.reading)
             else:  # the others need no answer
@@ -124,25 +140,36 @@ class Twin:
                 raise not_finite(int(group.root_seed[bad]), int(step[bad]), policy.reading)
             if group.greedy is not None:
                 actions = np.where(group.greedy, greedy(q, rule.available), actions).astype(np.int16)
-            if group.forced is not None and (step <= forced_until).any():
-                forced = group.forced[np.arange(count), np.minimum(step, self._limit - 1)]
-                actions = np.where(forced >= 0, forced, actions).astype(np.int16)
+            actions[due] = np.where(forced >= 0, forced, actions[due])
             kernel.step(states, running, actions, rewards, over, step)
             _record(episodes, rows, step, running, everyone, seen, q, actions, rewards, states)
-            last = actions.copy() if everyone else np.where(running[:, None], actions, last)
+            np.copyto(last, actions, where=running[:, None])
             step += running
             at += running
-            running &= ~over & (step < self._limit)
+            left &= ~over & (step < self._limit)
         episodes.length[rows] = step
+        if meetings is not None:
+            meetings.settle(episodes, rows)
+
+    def _meetings(self, group: Tests, forced_until: NDArray[np.int64]) -> Meetings | None:
+        """Where rows may go on as others do; not where somebody asks how they went."""
+        if not self._may_meet:
+            return None
+        return Meetings(group, forced_until, getattr(self._policy, "reads_last", True))
+
+    @property
+    def _may_meet(self) -> bool:
+        return not self.keeps_course and not self._policy.hidden_size
 
 
 def last_forced(tests: Tests) -> NDArray[np.int64]:
     """The last step of each test at which an action is forced; -1 where none is."""
     if tests.forced is None:
         return np.full(len(tests), -1)
-    some = (tests.forced >= 0).any(axis=2)
-    last: NDArray[np.int64] = np.where(some, np.arange(some.shape[1]), -1).max(axis=1, initial=-1)
-    return last
+    agents = tests.forced.shape[2]
+    backwards = (tests.forced >= 0).reshape(len(tests), -1)[:, ::-1]
+    last = (backwards.shape[1] - 1 - backwards.argmax(axis=1)) // agents
+    return np.where(backwards.any(axis=1), last, -1)
 
 
 def _past(prefix: Episodes, policy: Policy) -> Episodes:

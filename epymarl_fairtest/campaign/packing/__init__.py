@@ -76,10 +76,12 @@ def distances(paths: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArr
     """The distance of each two of these paths (n, n)."""
     lengths = lengths.astype(np.int64)
     placed = waiting(paths, lengths, paths.shape[1]).astype(np.float64)
+    x, y = (np.ascontiguousarray(placed[..., axis].T) for axis in (0, 1))  # (bodies, steps, paths)
     apart = np.empty((len(paths), len(paths)))
-    for row, path in enumerate(placed):  # one by one: all at once would need n x n paths
-        between = np.linalg.norm(placed[row:] - path, axis=-1).mean(axis=-1)
-        until = np.maximum(lengths[row:], lengths[row])
-        apart[row, row:] = np.cumsum(between, axis=1)[np.arange(len(between)), until - 1] / until
-        apart[row:, row] = apart[row, row:]
+    for one in range(len(paths)):  # one by one: all at once would need n x n paths
+        dx, dy = x[..., one:] - x[..., one, None], y[..., one:] - y[..., one, None]
+        between = np.sqrt(dx * dx + dy * dy).mean(axis=0)
+        until = np.maximum(lengths[one:], lengths[one])
+        apart[one, one:] = np.cumsum(between, axis=0)[until - 1, np.arange(len(until))] / until
+        apart[one:, one] = apart[one, one:]
     return apart

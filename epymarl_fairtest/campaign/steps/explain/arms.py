@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.explain.better import MOST_COST, team_change
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Decisions, Rows
-from epymarl_fairtest.campaign.steps.explain.sharing import Streams, going_on, on_streams
+from epymarl_fairtest.campaign.steps.explain.onward import Onward
+from epymarl_fairtest.campaign.steps.explain.sharing import Streams, both_ways
 
 LEAST_DROP = 0.25  # of P(unfair), for a decision to be shown
 ERRORS = 2.0  # standard errors by which a measured drop may be below the true one
@@ -134,38 +135,39 @@ class Arms:
 
 
 @dataclass(frozen=True)
-class Before:
-    """The arm with the action that was taken, row by row."""
+class Both:
+    """What came out stream by stream, in the same order."""
 
-    unfair: NDArray[np.bool_]  # (rows, streams)
-    received: Array  # (rows, judged agents), summed over streams
+    unfair: NDArray[np.bool_]  # (2, rows, streams)
+    received: Array  # (2, rows, streams, judged agents)
+
+    @property
+    def arms(self) -> Arms:
+        return self.on(slice(None))
+
+    def on(self, streams: slice) -> Arms:
+        """Added up over these."""
+        unfair, received = self.unfair[:, :, streams], self.received[:, :, streams]
+        differ = (unfair[0] != unfair[1]).sum(axis=1)
+        return Arms(unfair.shape[2], unfair.sum(axis=2), differ, received.sum(axis=2))
+
+    def take(self, rows: Rows) -> Both:
+        return Both(self.unfair[:, rows], self.received[:, rows])
 
 
-def other_arm(cases: Cases, case: Rows, decisions: Decisions, drawn: Streams, before: Before) -> Asking[Arms]:
-    """These decisions on the streams that were `drawn` for each row, beside the arm `before` on the same."""
-    if not len(case):
-        return Arms.none(cases, 0)
-    received = yield from on_streams(cases, drawn, case, decisions.step, decisions)
-    unfair = cases.context.judge.unfair(received)
-    return Arms(
-        drawn.shape[1],
-        np.stack([before.unfair.sum(axis=1), unfair.sum(axis=1)]),
-        (before.unfair != unfair).sum(axis=1),
-        np.stack([before.received, received.sum(axis=1)]),
-    )
-
-
-def both_arms(cases: Cases, case: Rows, decisions: Decisions, drawn: Streams) -> Asking[Arms]:
+def both_arms(
+    cases: Cases, case: Rows, decisions: Decisions, drawn: Streams, onward: Onward | None = None
+) -> Asking[Both]:
     """These decisions on the streams that were `drawn` for each of all cases; decisions at one step of a case share the
-    arm with the action that was taken."""
-    if not len(case):
-        return Arms.none(cases, 0)
+    arm with the action that was taken, which is kept `onward` if these are its streams."""
     steps = cases.episodes.limit + 1
     places, of = np.unique(case * steps + decisions.step + 1, return_inverse=True)
     owner, step = np.divmod(places, steps)
-    received = yield from going_on(cases, drawn, owner, step)
-    before = Before(cases.context.judge.unfair(received)[of], received.sum(axis=1)[of])
-    return (yield from other_arm(cases, case, decisions, drawn[case], before))
+    before, now = yield from both_ways(cases, drawn, owner, step, case, decisions)
+    if onward is not None:
+        onward.keep(owner, step, before)
+    received = np.stack([before[of.ravel()], now])
+    return Both(cases.context.judge.unfair(received), received)
 
 
 def _taken(cases: Cases, case: Rows, decisions: Decisions) -> Rows:

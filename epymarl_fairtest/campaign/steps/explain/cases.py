@@ -115,6 +115,11 @@ class Cases:
             tests.greedy = np.broadcast_to(greedy, (len(case), past.actions.shape[-1]))
         return tests
 
+    def together(self, case: Rows, step: NDArray[np.integer]) -> Rows:
+        """The order in which continuations are executed. Those of a case may meet, and go on as one. With a memory
+        nobody meets, and those that begin together end together: no request waits for a few."""
+        return np.argsort(step if self.context.team.policy.hidden_size else case, kind="stable")
+
     def unforced(self, count: int) -> Actions:
         """Room for forced actions of so many tests, none of which is forced yet."""
         return np.full((count, *self.episodes.actions.shape[1:]), -1, np.int16)
@@ -130,7 +135,7 @@ class Cases:
     ) -> Asking[Array]:
         """What the judged agents receive in these continuations (tests, judged agents)."""
         received = np.empty((len(case), self.received.shape[1]))
-        order = np.argsort(step, kind="stable")  # those that begin together end together: no request waits for a few
+        order = self.together(case, step)
         for start in range(0, len(case), AT_ONCE):
             now = order[start : start + AT_ONCE]
             forced = None if decisions is None else decisions.forced(self, case[now], now)
@@ -165,7 +170,8 @@ def streams(generator: np.random.Generator, numbers: NDArray[np.int64], count: i
 
 @dataclass(frozen=True)
 class Decisions:
-    """One decision per test: at this step this agent does that, and the others what they did. Arrays of one length."""
+    """One decision per test: at this step this agent does that, and the others what they did; none where it is agent
+    -1. Arrays of one length."""
 
     step: Rows
     agent: Rows
@@ -179,9 +185,10 @@ class Decisions:
 
     def forced(self, cases: Cases, case: Rows, rows: Rows) -> Actions:
         """Of the decisions at `rows`, each in its case."""
-        forced, every, step = cases.unforced(len(rows)), np.arange(len(rows)), self.step[rows]
-        forced[every, step] = cases.episodes.actions[case, step]
-        forced[every, step, self.agent[rows]] = self.action[rows]
+        forced, some = cases.unforced(len(rows)), np.flatnonzero(self.agent[rows] >= 0)
+        step, rows = self.step[rows[some]], rows[some]
+        forced[some, step] = cases.episodes.actions[case[some], step]
+        forced[some, step, self.agent[rows]] = self.action[rows]
         return forced
 
 

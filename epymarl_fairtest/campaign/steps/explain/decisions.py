@@ -18,20 +18,20 @@ from epymarl_fairtest.campaign.steps.explain.arms import (
     ERRORS,
     ERRORS_OF_SLIPS,
     Arms,
-    Before,
     Decision,
     both_arms,
-    other_arm,
 )
 from epymarl_fairtest.campaign.steps.explain.better import Compared, compared
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Decisions, Rows
 from epymarl_fairtest.campaign.steps.explain.onward import NAME, STREAMS, Onward
 from epymarl_fairtest.core.scores import greedy
+from epymarl_fairtest.team.contract import CHUNK
 
 CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh exploration
 AGAIN = 2  # decisions of a case, slips aside, that are measured on other streams: they were chosen by the first ones
 SURE = 32  # other streams at least, on which what is shown was measured
 ROUNDS = (16, SURE, 48, 64, 96, 128, 192, 256)  # streams after each round; beyond SURE for slips that may yet be clear
+FEW = 4 * CHUNK  # continuations that are as well executed together
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -107,11 +107,9 @@ def _first_of_each(tried: Tried, least: Array, most: int) -> Rows:
 def checked_decisions(cases: Cases, tried: Tried, onward: Onward) -> Asking[tuple[list[Decision], list[Decision]]]:
     """The promising ones under fresh exploration, and those of them that are shown: measured once more."""
     looked = promising(tried)
-    case, step = looked.case, looked.decisions.step
-    yield from onward.look(case, step + 1)
-    before = Before(onward.unfair[case, step + 1], onward.received[case, step + 1])
-    arms = yield from other_arm(cases, case, looked.decisions, cases.streams(NAME, STREAMS)[case], before)
-    first = looked.judged(cases, arms)
+    drawn = cases.streams(NAME, STREAMS)
+    both = yield from both_arms(cases, looked.case, looked.decisions, drawn, onward)
+    first = looked.judged(cases, both.arms)
     rows = np.flatnonzero(_may_be_clear(first, looked))
     drop = np.array([first[row].drop for row in rows])
     left = looked.take(rows)
@@ -128,19 +126,28 @@ def _may_be_clear(judged: list[Decision], tried: Tried) -> Mask:
 def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
     """Those that are clear on streams that did not choose them."""
     drawn, clear, known = cases.streams("decisions again", ROUNDS[-1]), [], Arms.none(cases, len(tried.case))
+    executed, both = 0, None
     for first, last in zip((0, *ROUNDS), ROUNDS, strict=False):
         if not len(tried.case):
             break
-        more = yield from both_arms(cases, tried.case, tried.decisions, drawn[:, first:last])
-        known = known + more
+        if both is None or last > executed:
+            begun, executed = first, _ahead(len(tried.case), first, last)
+            both = yield from both_arms(cases, tried.case, tried.decisions, drawn[:, begun:executed])
+        known = known + both.on(slice(first - begun, last - begun))
         judged = tried.judged(cases, known)
         may = _may_be_clear(judged, tried)
         if last >= SURE:
             clear += [one for one in judged if one.clear]
             may &= tried.slip & np.array([not one.clear for one in judged], bool)
         rows = np.flatnonzero(may)
-        tried, known = tried.take(rows), known.take(rows)
+        tried, known, both = tried.take(rows), known.take(rows), both.take(rows)
     return clear
+
+
+def _ahead(rows: int, first: int, last: int) -> int:
+    """How many streams are executed at once: of few decisions those of later rounds, too, for a request goes through
+    an episode step by step however few they are."""
+    return max([last, *(more for more in ROUNDS if 2 * rows * (more - first) <= FEW)])
 
 
 def preference(decision: Decision) -> tuple[object, ...]:
@@ -155,5 +162,5 @@ def measured(
     cases: Cases, case: Rows, decisions: Decisions, slip: NDArray[np.bool_], streams: int, what: str
 ) -> Asking[list[Decision]]:
     """These decisions on so many fresh streams."""
-    arms = yield from both_arms(cases, case, decisions, cases.streams(what, streams))
-    return arms.decisions(cases, case, decisions, slip)
+    both = yield from both_arms(cases, case, decisions, cases.streams(what, streams))
+    return both.arms.decisions(cases, case, decisions, slip)

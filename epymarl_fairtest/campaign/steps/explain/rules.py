@@ -7,7 +7,7 @@ longer rule must be clearly better than a shorter one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,20 +51,61 @@ class Rule:
         return " and ".join(map(str, self.conditions))
 
 
+@dataclass(frozen=True)
+class Conditions:
+    """All that are tried. Every execution is sorted between the thresholds once, so that all are counted together."""
+
+    every: list[Condition]
+    bins: NDArray[np.int64]  # (features, executions) the place between the feature's thresholds; its last one: NaN
+    places: int  # of each feature
+    feature: NDArray[np.int64]  # of each condition: the row of its feature, and which threshold it is
+    cut: NDArray[np.int64]
+    above: Mask
+
+    @staticmethod
+    def of(features: Features, unfair: Mask) -> Conditions:
+        cuts = {name: found for name, values in features.items() if (found := _cuts(values, unfair))}
+        places = max(map(len, cuts.values()), default=0) + 2
+        bins = np.empty((len(cuts), len(unfair)), np.int64)
+        for row, (name, some) in enumerate(cuts.items()):
+            bins[row] = row * places + np.where(
+                np.isnan(features[name]), places - 1, np.searchsorted(some, features[name])
+            )
+        numbered = [(row, cut) for row, some in enumerate(cuts.values()) for cut in range(len(some))]
+        every = [Condition(name, above, cut) for name, some in cuts.items() for cut in some for above in (False, True)]
+        feature, cut = np.array(numbered, np.int64).reshape(-1, 2).repeat(2, axis=0).T
+        return Conditions(every, bins, places, feature, cut, np.arange(len(every)) % 2 == 1)
+
+    def without(self, other: Condition) -> Conditions:
+        """Those that do not say the same with another threshold."""
+        keeps = np.array([not _says(one, [other]) for one in self.every], bool)
+        left = [one for one, kept in zip(self.every, keeps, strict=True) if kept]
+        return replace(self, every=left, feature=self.feature[keeps], cut=self.cut[keeps], above=self.above[keeps])
+
+    def counts(self, masks: Mask) -> NDArray[np.int64]:
+        """(masks, conditions): of how many executions of each mask a condition holds."""
+        return np.array([self._counts(np.flatnonzero(mask)) for mask in masks]).reshape(len(masks), len(self.every))
+
+    def _counts(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        inside = np.bincount(self.bins[:, rows].ravel(), minlength=self.bins.shape[0] * self.places)
+        up_to = np.cumsum(inside.reshape(-1, self.places)[:, :-1], axis=1)
+        at_most: NDArray[np.int64] = up_to[self.feature, self.cut]
+        return np.where(self.above, up_to[self.feature, -1] - at_most, at_most)
+
+
 def learned(features: Features, unfair: Mask, count: int) -> list[Rule]:
     """At most `count` rules, each for unfair executions that those before it do not cover."""
     rules: list[Rule] = []
     wanted = unfair.copy()
-    every = _conditions(features, unfair)
+    conditions = Conditions.of(features, unfair)
     for _ in range(count):
-        rule = _best(features, unfair, wanted, every)
+        rule = _best(features, unfair, wanted, conditions)
         if rule is None:
             break
         rules.append(rule)
         wanted &= ~rule.holds(features)
         # The next rule says something else, not the same with another threshold.
-        first = max(rule.conditions, key=lambda one: _alone(one.holds(features), unfair))
-        every = [one for one in every if (one.feature, one.above) != (first.feature, first.above)]
+        conditions = conditions.without(max(rule.conditions, key=lambda one: _alone(one.holds(features), unfair)))
     return rules
 
 
@@ -74,37 +115,31 @@ def _alone(held: Mask, unfair: Mask) -> float:
     return float(quality(hits, hits, size, float(unfair.mean()), int(unfair.sum())))
 
 
-def _conditions(features: Features, unfair: Mask) -> list[Condition]:
+def _cuts(values: NDArray[np.float64], unfair: Mask) -> list[float]:
     """Thresholds between the values that executions have, evenly spaced over all of them and over the unfair ones."""
-    parts = np.linspace(0, 1, CUTS + 2)[1:-1]
-    conditions = []
-    for name, values in features.items():
-        finite = np.isfinite(values)
-        if not finite.any():
-            continue
-        cuts = {float(f"{cut:.2g}") for some in (finite, finite & unfair) if some.any()
-                for cut in np.quantile(values[some], parts)}  # fmt: skip
-        conditions += [Condition(name, above, cut) for cut in sorted(cuts) for above in (False, True)]
-    return conditions
+    parts, finite = np.linspace(0, 1, CUTS + 2)[1:-1], np.isfinite(values)
+    groups = [some for some in (finite, finite & unfair) if some.any()]
+    return sorted({float(f"{cut:.2g}") for some in groups for cut in np.quantile(values[some], parts)})
 
 
-def _best(features: Features, unfair: Mask, wanted: Mask, every: Sequence[Condition]) -> Rule | None:
-    held = np.array([one.holds(features) for one in every], np.float32).reshape(len(every), len(unfair))
+def _best(features: Features, unfair: Mask, wanted: Mask, conditions: Conditions) -> Rule | None:
+    every = conditions.every
     beam: list[tuple[Condition, ...]] = [()]
     masks, best, rule = np.ones((1, len(unfair)), bool), 0.0, Rule(())
     for _ in range(MOST):
-        # All conditions after all rules of the beam at once; counts are whole numbers, so the products are exact.
-        covered, hits, size = (some.astype(np.float32) @ held.T for some in (masks & unfair, masks & wanted, masks))
+        # All conditions after all rules of the beam at once.
+        covered, hits, size = map(conditions.counts, (masks & unfair, masks & wanted, masks))
         score = quality(covered, hits, size, float(unfair.mean()), int(wanted.sum()))
-        score[[[_says(one, conditions) for one in every] for conditions in beam]] = 0.0
-        longer: dict[tuple[Condition, ...], tuple[float, Mask]] = {}
+        score[[[_says(one, used) for one in every] for used in beam]] = 0.0
+        longer: dict[tuple[Condition, ...], tuple[float, int, Condition]] = {}
         for row, added in zip(*np.nonzero(score >= _least_of(score, MOST * BEAM)), strict=True):
             key = tuple(sorted((*beam[row], every[added]), key=lambda c: (c.feature, c.above, c.threshold)))
-            longer[key] = float(score[row, added]), masks[row] & (held[added] > 0)
+            longer[key] = float(score[row, added]), row, every[added]
         beam = sorted(longer, key=lambda key: (-longer[key][0], list(map(str, key))))[:BEAM]
         if not beam or longer[beam[0]][0] <= best * (WORTH if rule.conditions else 1.0):
             break
-        masks, best, rule = np.array([longer[key][1] for key in beam]), longer[beam[0]][0], Rule(beam[0])
+        best, rule = longer[beam[0]][0], Rule(beam[0])
+        masks = np.array([masks[row] & added.holds(features) for _, row, added in map(longer.__getitem__, beam)])
     return rule if rule.conditions else None
 
 

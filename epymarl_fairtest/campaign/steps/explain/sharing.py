@@ -50,6 +50,24 @@ class Ways:
         return Ways(self.case[rows], self.step[rows], some, own)
 
 
+@dataclass(frozen=True)
+class Going:
+    """The failures that go on from some of their steps on some streams, and what has to be executed to know how."""
+
+    received: Array  # (rows, streams, judged agents) as if nobody ever did anything else
+    row: Rows  # where somebody does, and which of the continuations that is
+    stream: Rows
+    of: Rows
+    ways: Ways
+    at: Rows  # of each continuation: its way, and what it draws from
+    drawn: Streams
+
+    def filled(self, executed: Array) -> Array:
+        received = self.received.copy()
+        received[self.row, self.stream] = executed[self.of]
+        return received
+
+
 def on_streams(
     cases: Cases,
     drawn: Streams,
@@ -70,21 +88,37 @@ def on_streams(
 def going_on(cases: Cases, drawn: Streams, case: Rows, step: Rows) -> Asking[Array]:
     """What the judged agents receive (rows, streams, judged agents) from these steps on, on the streams that were
     `drawn` for each of all cases. It is known as long as everybody does what it did."""
+    going = _going(cases, drawn, case, step)
+    return going.filled((yield from _on_some(cases, going.ways, going.at, going.drawn)))
+
+
+def both_ways(
+    cases: Cases, drawn: Streams, case: Rows, step: Rows, of: Rows, decisions: Decisions
+) -> Asking[tuple[Array, Array]]:
+    """The failures that go on from these steps, and decisions in the cases `of` them, on the streams that were `drawn`
+    for each of all cases. They are asked for together, for they may meet."""
+    going = _going(cases, drawn, case, step)
+    nobody = np.full(len(going.ways.case), -1)
+    some = Decisions(*(np.concatenate([nobody, part]) for part in (decisions.step, decisions.agent, decisions.action)))
+    ways = Ways(np.concatenate([going.ways.case, of]), np.concatenate([going.ways.step, decisions.step]), some)
+    at = np.concatenate([going.at, len(nobody) + np.repeat(np.arange(len(of)), drawn.shape[1])])
+    received = yield from _on_some(cases, ways, at, np.concatenate([going.drawn, drawn[of].ravel()]))
+    begun = len(going.at)
+    return going.filled(received[:begun]), received[begun:].reshape(len(of), drawn.shape[1], -1)
+
+
+def _going(cases: Cases, drawn: Streams, case: Rows, step: Rows) -> Going:
     streams, steps = drawn.shape[1], cases.episodes.limit + 1
     received = np.repeat(cases.received[case][:, None], streams, axis=1)
     until = np.repeat(step[:, None], streams, axis=1)
     if len(case) and _explores_alone(cases):
         until = _as_before(cases, drawn, case, step)
     row, stream = np.nonzero(until < cases.episodes.length[case][:, None])
-    if len(row):
-        keys = (case[row] * steps + until[row, stream]) * streams + stream
-        different, of = np.unique(keys, return_inverse=True)
-        places, stream_of = np.divmod(different, streams)
-        begins, at = np.unique(places, return_inverse=True)
-        ways = Ways(*np.divmod(begins, steps))
-        once = yield from _on_some(cases, ways, at.ravel(), drawn[ways.case[at.ravel()], stream_of])
-        received[row, stream] = once[of.ravel()]
-    return received
+    different, of = np.unique((case[row] * steps + until[row, stream]) * streams + stream, return_inverse=True)
+    places, stream_of = np.divmod(different, streams)
+    begins, at = np.unique(places, return_inverse=True)
+    ways = Ways(*np.divmod(begins, steps))
+    return Going(received, row, stream, of.ravel(), ways, at.ravel(), drawn[ways.case[at.ravel()], stream_of])
 
 
 def _as_before(cases: Cases, drawn: Streams, case: Rows, step: Rows) -> Rows:
@@ -103,8 +137,7 @@ def _as_before(cases: Cases, drawn: Streams, case: Rows, step: Rows) -> Rows:
 def _on_some(cases: Cases, ways: Ways, of: Rows, stream: Streams) -> Asking[Array]:
     """What the judged agents receive (continuations, judged agents), each begun as the way `of` it on its stream."""
     received = np.empty((len(of), cases.received.shape[1]))
-    # Those that begin late come together: of them nobody asks what is explored before.
-    order = np.lexsort((of, ways.step[of]))
+    order = np.lexsort((of, cases.together(ways.case, ways.step).argsort()[of]))
     for now in _requests(of[order], min(AT_ONCE, cases.can_remember) if cases.memory is not None else AT_ONCE):
         some = order[now]
         rows, mine = np.unique(of[some], return_inverse=True)
@@ -127,9 +160,8 @@ def _requests(of: Rows, most_ways: int) -> list[slice]:
 
 
 def can_share(cases: Cases) -> bool:
-    """A memory must be known: it would have to be computed again for every continuation that others part from."""
-    known = not cases.context.team.policy.hidden_size or cases.memory is not None
-    return known and _explores_alone(cases)
+    """With a memory that is known. Without one the engine itself sees who goes on alike, and asks the network once."""
+    return cases.memory is not None and _explores_alone(cases)
 
 
 def _explores_alone(cases: Cases) -> bool:
@@ -144,7 +176,7 @@ def _saves(cases: Cases, ways: Ways, count: int) -> bool:
     """Is it worth while to execute one continuation of each of these ways before the `count` that there are? With a
     memory the network's time is nearly all of it, and a forward pass has CHUNK rows however few are asked for."""
     rule = action_rule(cases.context.team, cases.context.settings)
-    if cases.memory is None or rule.kind == "greedy" or not rule.epsilon:
+    if rule.kind == "greedy" or not rule.epsilon:
         return True
     quiet, led = 1 / (rule.epsilon * len(rule.available)), len(ways.case)
     return (count - led) * quiet >= (-led % CHUNK) * float(cases.episodes.limit - ways.step.min())

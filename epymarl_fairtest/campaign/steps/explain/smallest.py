@@ -17,14 +17,18 @@ from epymarl_fairtest.campaign.steps.contract import Execute
 from epymarl_fairtest.campaign.steps.explain.cases import AT_ONCE, Asking, Cases
 from epymarl_fairtest.campaign.steps.replay import agrees
 from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code
+from epymarl_fairtest.team.contract import CHUNK
 
 MOSTLY = 0.75  # share of fresh executions that are unfair in a smallest example, and fair in the nearest fair start
-STREAMS = 16
-SURE = 32  # other streams, on which the result is measured
+ROUNDS = (6, 10, 16)  # streams after each round; a start that cannot be what is wanted any more is left
+SURE = (10, 18, 32)  # of other streams, on which the result is measured
 PASSES = 3  # of all simplifications
 SCALES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)  # of moves towards a fair start, in units of what can be drawn
 MOVES = 16  # of each scale
+NEAREST = 24  # moves of an example that are looked at together, the shortest first
+FAIR = 8  # fair ones of them, on the streams that chose them, that may be the nearest
 Array = NDArray[np.float64]
+Start = tuple[int, Array]  # the case that it belongs to, and the state
 
 
 @dataclass
@@ -49,10 +53,10 @@ def smallest_examples(cases: Cases, which: Sequence[int]) -> Asking[tuple[dict[i
     if not task.restorable or not len(which):
         return {}, []
     examples = yield from _beginnings(cases, which)
+    changed = examples
     for _ in range(PASSES):
-        yield from _simplified(cases, examples)
-    yield from _measured(cases, examples)
-    examples = [one for one in examples if one.p_unfair >= MOSTLY]
+        changed = yield from _simplified(cases, changed)
+    examples = yield from _measured(cases, examples)
     if task.proposable:
         yield from _nearest_fair(cases, examples)
     return (yield from _entries(cases, examples))
@@ -73,18 +77,41 @@ def tests_of(cases: Cases, states: Array, case: Any, stream: Any, *, greedy: Any
     )
 
 
-def _unfair(cases: Cases, states: Array, case: NDArray[np.int64], what: str, streams: int) -> Asking[Array]:
-    """P(unfair) of these starts, each of which belongs to a case; one that nothing can begin with is never unfair."""
+def _unfair(cases: Cases, starts: Sequence[Start], what: str, streams: range) -> Asking[NDArray[np.bool_]]:
+    """(starts, streams) which executions are unfair; of a start that nothing can begin with none is."""
+    case = np.array([number for number, _ in starts], np.int64)
+    states = np.array([state for _, state in starts]).reshape(len(starts), -1)
     allowed = np.flatnonzero(cases.context.team.task.is_start(states)) if len(states) else np.empty(0, np.int64)
-    share = np.zeros(len(states))
-    drawn = cases.streams(what, streams)
-    for first in range(0, len(allowed), AT_ONCE // streams):
-        rows = allowed[first : first + AT_ONCE // streams]
-        of = np.repeat(rows, streams)
+    found = np.zeros((len(states), len(streams)), bool)
+    drawn = cases.streams(what, streams.stop)[:, streams.start :]
+    for first in range(0, len(allowed), AT_ONCE // len(streams)):
+        rows = allowed[first : first + AT_ONCE // len(streams)]
+        of = np.repeat(rows, len(streams))
         episodes = yield Execute(tests_of(cases, states[of], case[of], drawn[case[rows]].ravel()), course=False)
         unfair = cases.context.judge.unfair(cases.context.judge.received(episodes.rewards))
-        share[rows] = unfair.reshape(-1, streams).mean(axis=1)
-    return share
+        found[rows] = unfair.reshape(len(rows), -1)
+    return found
+
+
+def _mostly(
+    cases: Cases, starts: Sequence[Start], what: str, rounds: Sequence[int] = ROUNDS, *, fair: bool = False
+) -> Asking[NDArray[np.bool_]]:
+    """(starts, streams) which executions are unfair, as long as most of a start's may be so or, if that is wanted,
+    `fair`; where they cannot be all are the other way."""
+    found = np.full((len(starts), rounds[-1]), fair)
+    on, against = np.arange(len(starts)), np.zeros(len(starts), np.int64)
+    most = int((1 - MOSTLY) * rounds[-1])
+    first = 0
+    for last in rounds:
+        if len(on) * (rounds[-1] - first) <= CHUNK:
+            last = rounds[-1]  # no fewer would be executed sooner
+        if len(on) and first < last:
+            now = yield from _unfair(cases, [starts[n] for n in on.tolist()], what, range(first, last))
+            found[on, first:last] = now
+            against[on] += (now == fair).sum(axis=1)
+            found[on[against[on] > most]] = fair
+            on, first = on[against[on] <= most], last
+    return found
 
 
 def _beginnings(cases: Cases, which: Sequence[int]) -> Asking[list[Example]]:
@@ -92,8 +119,9 @@ def _beginnings(cases: Cases, which: Sequence[int]) -> Asking[list[Example]]:
     episodes = cases.episodes
     case = np.array(which, np.int64)
     first, changed = episodes.states[case, 0], episodes.states[case, episodes.start_step[case]]
-    p_first = yield from _unfair(cases, first, case, "shrink", STREAMS)
-    p_changed = yield from _unfair(cases, changed, case, "shrink", STREAMS)
+    starts = [*zip(which, first, strict=True), *zip(which, changed, strict=True)]
+    unfair = yield from _mostly(cases, starts, "shrink")
+    p_first, p_changed = unfair.mean(axis=1).reshape(2, -1)
     examples = []
     for n, number in enumerate(which):
         later = int(episodes.start_step[number])
@@ -104,8 +132,9 @@ def _beginnings(cases: Cases, which: Sequence[int]) -> Asking[list[Example]]:
     return examples
 
 
-def _simplified(cases: Cases, examples: Sequence[Example]) -> Asking[None]:
-    """Every simplification by itself; then as many together as leave it unfair, the least harmful first."""
+def _simplified(cases: Cases, examples: Sequence[Example]) -> Asking[list[Example]]:
+    """Every simplification by itself; then as many together as leave it unfair, the least harmful first. Those that
+    got simpler: of the others another pass would say the same."""
     every = cases.context.team.task.simplifications()
     tried = [
         (example, edit, changed)
@@ -113,7 +142,8 @@ def _simplified(cases: Cases, examples: Sequence[Example]) -> Asking[None]:
         for edit in every
         if not np.array_equal(changed := edit.apply(example.state), example.state)
     ]
-    p = yield from _of(cases, [(example, state) for example, _, state in tried])
+    unfair = yield from _mostly(cases, [(example.case, state) for example, _, state in tried], "shrink")
+    p = unfair.mean(axis=1)
     chains = []
     for example in examples:
         mine = [(n, tried[n][1]) for n in range(len(tried)) if tried[n][0] is example and p[n] >= MOSTLY]
@@ -123,57 +153,56 @@ def _simplified(cases: Cases, examples: Sequence[Example]) -> Asking[None]:
             if not np.array_equal(changed, state):
                 state, words = changed, [*words, edit.words]
                 chains.append((example, state, words))
-    p = yield from _of(cases, [(example, state) for example, state, _ in chains])
-    for (example, state, words), share in zip(chains, p, strict=True):
+    unfair = yield from _mostly(cases, [(example.case, state) for example, state, _ in chains], "shrink")
+    simpler: list[Example] = []
+    for (example, state, words), share in zip(chains, unfair.mean(axis=1), strict=True):
         if share >= MOSTLY:  # a chain only grows: the last one that is unfair is the simplest
             example.state, example.edits = state, words
+            simpler += [] if simpler[-1:] == [example] else [example]
+    return simpler
 
 
-def _of(cases: Cases, starts: Sequence[tuple[Example, Array]]) -> Asking[Array]:
-    if not starts:
-        return np.empty(0)
-    states = np.array([state for _, state in starts])
-    return (yield from _unfair(cases, states, np.array([one.case for one, _ in starts]), "shrink", STREAMS))
-
-
-def _measured(cases: Cases, examples: Sequence[Example]) -> Asking[None]:
-    """On other streams than those that chose it; and once without exploration."""
-    if not examples:
-        return
-    states, case = np.array([one.state for one in examples]), np.array([one.case for one in examples])
-    share = yield from _unfair(cases, states, case, "smallest", SURE)
-    judge, drawn = cases.context.judge, cases.streams("smallest", SURE)
-    quiet = yield Execute(tests_of(cases, states, case, drawn[case, 0], greedy=np.ones(len(case), bool)))
-    loud = yield Execute(tests_of(cases, states.repeat(SURE, axis=0), case.repeat(SURE), drawn[case].ravel()))
-    unfair = judge.unfair(judge.received(loud.rewards)).reshape(-1, SURE)
+def _measured(cases: Cases, examples: Sequence[Example]) -> Asking[list[Example]]:
+    """Those that are mostly unfair on other streams than those that chose them; and once without exploration."""
+    unfair = yield from _mostly(cases, [(one.case, one.state) for one in examples], "smallest", SURE)
+    kept = np.flatnonzero(unfair.mean(axis=1) >= MOSTLY).tolist()
+    if not kept:
+        return []
+    left = [examples[n] for n in kept]
+    states, case = np.array([one.state for one in left]), np.array([one.case for one in left])
+    judge, drawn = cases.context.judge, cases.streams("smallest", SURE[-1])
+    quiet = yield Execute(tests_of(cases, states, case, drawn[case, 0], greedy=np.ones(len(case), bool)), course=False)
     greedy = judge.unfair(judge.received(quiet.rewards))
-    for n, example in enumerate(examples):
-        example.p_unfair, example.greedy = float(share[n]), bool(greedy[n])
-        example.stream = int(drawn[example.case, unfair[n].argmax()])
+    for n, example in enumerate(left):
+        example.p_unfair, example.greedy = float(unfair[kept[n]].mean()), bool(greedy[n])
+        example.stream = int(drawn[example.case, unfair[kept[n]].argmax()])
+    return left
 
 
 def _nearest_fair(cases: Cases, examples: Sequence[Example]) -> Asking[None]:
     """Among random moves of one body or of all, the shortest one to a start that is mostly fair."""
     moved = [_moves(cases, example) for example in examples]
-    starts = [(example, state) for example, (states, _) in zip(examples, moved, strict=True) for state in states]
-    p = yield from _of(cases, starts)
-    close, first = [], 0
-    for example, (states, far) in zip(examples, moved, strict=True):
-        mine = p[first : first + len(states)]
-        first += len(states)
-        fair = [n for n in np.argsort(far, kind="stable") if mine[n] <= 1 - MOSTLY][:8]
-        close += [(example, states[n], float(far[n])) for n in fair]
-    if not close:
-        return
-    owner = np.array([one.case for one, _, _ in close])
-    p = yield from _unfair(cases, np.array([state for _, state, _ in close]), owner, "fair", SURE)
-    for (example, state, away), share in zip(close, p, strict=True):
-        if share <= 1 - MOSTLY and example.fair is None:
-            example.fair, example.distance, example.p_fair_start = state, away, float(share)
+    close: list[list[tuple[Array, float]]] = [[] for _ in examples]
+    for first in range(0, len(SCALES) * MOVES, NEAREST):
+        now = [
+            (n, *one) for n in range(len(examples)) if len(close[n]) < FAIR for one in moved[n][first : first + NEAREST]
+        ]
+        unfair = yield from _mostly(cases, [(examples[n].case, state) for n, state, _ in now], "shrink", fair=True)
+        for (n, state, away), share in zip(now, unfair.mean(axis=1), strict=True):
+            if share <= 1 - MOSTLY:
+                close[n].append((state, away))
+    for some in (slice(0, 2), slice(2, FAIR)):  # mostly one of the first holds on other streams, too
+        left = [
+            (one, *near) for one, mine in zip(examples, close, strict=True) if one.fair is None for near in mine[some]
+        ]
+        unfair = yield from _mostly(cases, [(one.case, state) for one, state, _ in left], "fair", SURE, fair=True)
+        for (example, state, away), share in zip(left, unfair.mean(axis=1), strict=True):
+            if share <= 1 - MOSTLY and example.fair is None:
+                example.fair, example.distance, example.p_fair_start = state, away, float(share)
 
 
-def _moves(cases: Cases, example: Example) -> tuple[Array, Array]:
-    """Starts around an example, and how far each is from it."""
+def _moves(cases: Cases, example: Example) -> list[tuple[Array, float]]:
+    """Starts around an example, the nearest first, and how far each is from it."""
     task = cases.context.team.task
     generator = cases.context.generator("explain", "fair", int(cases.episodes.id[example.case]))
     vector = task.start_vectors(task.as_read(example.state[None]))
@@ -183,32 +212,38 @@ def _moves(cases: Cases, example: Example) -> tuple[Array, Array]:
     noise = np.where((np.arange(len(noise)) % 2 == 0)[:, None] & ~alone, 0.0, noise)
     states, _ = task.starts_from(vector + noise)  # an example need not keep a reset's rules, nor need its neighbour
     far = np.linalg.norm(task.start_vectors(states) - vector, axis=1)
-    keeps = task.is_start(states) & (far > 0)
-    return states[keeps], far[keeps]
+    keeps = np.flatnonzero(task.is_start(states) & (far > 0))
+    return [(states[n], float(far[n])) for n in keeps[np.argsort(far[keeps], kind="stable")]]
 
 
 def _entries(cases: Cases, examples: Sequence[Example]) -> Asking[tuple[dict[int, dict[str, Any]], list[Episodes]]]:
     """Executed by the run's engine and in the real environment: the same, or it is said."""
+    if not examples:
+        return {}, []
+    rows = [(one, state) for one in examples for state in (one.state, one.fair) if state is not None]
+    states, case = np.array([state for _, state in rows]), np.array([one.case for one, _ in rows])
+    stream, greedy = np.array([one.stream for one, _ in rows], np.uint64), np.array([one.greedy for one, _ in rows])
+    tests = tests_of(cases, states, case, stream, greedy=greedy)
+    ours = yield Execute(tests)
+    theirs = yield Execute(tests, real=True)
+    confirmed, unfair = agrees(ours, theirs), cases.context.judge(theirs).unfair
     entries: dict[int, dict[str, Any]] = {}
     shown: list[Episodes] = []
     for one in examples:
-        states = np.array([one.state] + ([] if one.fair is None else [one.fair]))
-        case, stream = np.full(len(states), one.case), np.full(len(states), one.stream, np.uint64)
-        tests = tests_of(cases, states, case, stream, greedy=np.full(len(states), one.greedy))
-        ours = yield Execute(tests)
-        theirs = yield Execute(tests, real=True)
-        shown.append(ours)
+        mine = np.flatnonzero(case == one.case)
+        small, *fair = mine.tolist()
+        shown.append(ours.take(mine))
         entries[one.case] = {
             "origin": one.origin,
             "edits": one.edits,
             "p_unfair": one.p_unfair,
             "greedy": one.greedy,
             "stream": str(one.stream),
-            "state": tests.start_state[0].tolist(),
-            "confirmed": bool(agrees(ours, theirs).all()),
-            "unfair": bool(cases.context.judge(theirs).unfair[0]),
-            "nearest_fair": None
-            if one.fair is None
-            else {"state": tests.start_state[1].tolist(), "p_unfair": one.p_fair_start, "distance": one.distance},
-        }
+            "state": tests.start_state[small].tolist(),
+            "confirmed": bool(confirmed[mine].all()),
+            "unfair": bool(unfair[small]),
+            "nearest_fair": {
+                "state": tests.start_state[fair[0]].tolist(), "p_unfair": one.p_fair_start, "distance": one.distance
+            } if fair else None,
+        }  # fmt: skip
     return entries, shown
