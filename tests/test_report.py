@@ -31,6 +31,7 @@ from epymarl_fairtest.campaign.cautions import cautions
 from epymarl_fairtest.campaign.steps import Step, natural
 from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.host.sacred_log import SacredLog
 from epymarl_fairtest.report import one_file, opening, packed, page, replays, sections, svg, view
@@ -39,7 +40,7 @@ from epymarl_fairtest.report.page import make_report
 from epymarl_fairtest.report.replays import Replays, replays_of
 from epymarl_fairtest.report.scenes import scene_of
 from epymarl_fairtest.report.view import View, front_of, group_of, lineage_of, view_of
-from epymarl_fairtest.report.wording import estimate, index_caption, percent, verdict
+from epymarl_fairtest.report.wording import estimate, index_caption, verdict
 from epymarl_fairtest.store.checksum import sealed
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.finished import read_run
@@ -382,7 +383,16 @@ def test_the_table_holds_all_failures_the_lowest_first(runs: Runs) -> None:
 
 @pytest.mark.parametrize(
     ("share", "told"),
-    [(0, "0%"), (0.019, "1.9%"), (0.0001484, "0.015%"), (0.5, "50%"), (0.9999, "99.99%"), (1, "100%")],
+    [
+        (0, "0%"),
+        (0.019, "1.9%"),
+        (0.0001484, "0.015%"),
+        (0.5, "50%"),
+        (0.95, "95%"),
+        (0.996, "99.6%"),
+        (0.9999, "99.99%"),
+        (1, "100%"),
+    ],
 )
 def test_percentages_have_two_digits_that_matter(share: float, told: str) -> None:
     assert percent(share).replace(PLAIN, " ") == told

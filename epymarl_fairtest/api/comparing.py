@@ -18,6 +18,7 @@ from epymarl_fairtest.api.shown import picture
 from epymarl_fairtest.core import statistics
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.core.statistics import Rate, newcombe, rate_of
 from epymarl_fairtest.core.worst_off import worst_off_in
 from epymarl_fairtest.report.libraries import needed_for
@@ -223,10 +224,6 @@ def sentence(verdict: str | None, low: float, high: float, confidence: float) ->
         f"{verdict.upper()} is fairer: its natural rate is lower by {fewer:.4f} to {more:.4f}"
         f" ({percent(confidence)} confidence)."
     )
-
-
-def percent(share: float) -> str:
-    return f"{share * 100:.4g}%"
 
 
 def warnings(a: FinishedRun, b: FinishedRun, confidence: float) -> list[str]:

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest.api.comparing import check_judging, percent, refuse_if_incomparable
+from epymarl_fairtest.api.comparing import check_judging, refuse_if_incomparable
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.report.libraries import needed_for
 from epymarl_fairtest.store.finished import FinishedRun, read_run
 

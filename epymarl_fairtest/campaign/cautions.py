@@ -7,6 +7,7 @@ from textwrap import wrap
 from typing import Any
 
 from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.numbers import amount, listed, percent
 from epymarl_fairtest.core.worst_off import NATURAL
 
 MANY = 0.05  # share of the random executions from which on it is worth a sentence
@@ -14,19 +15,6 @@ MOST = 0.5
 WIDE = 100  # characters of a row in the terminal
 FEW = 6  # agents that are named one by one
 Summary = Mapping[str, Any]
-
-
-def share(value: float) -> str:
-    """At least two digits that matter, and 100% for all alone."""
-    return f"{100 * value:.1f}%" if 0.99 < value < 1 else f"{100 * value:.{0 if value >= 0.0995 or not value else 1}f}%"
-
-
-def amount(value: float) -> str:
-    return f"{value:.{1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3}f}".replace("-", "−")
-
-
-def listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
 def cautions(summary: Summary) -> list[str]:
@@ -60,7 +48,9 @@ def no_one_team(summary: Summary) -> str:
     opponents = any("adversary" in side for side in sides)
     if mixed < MANY and not opponents:
         return ""
-    facts = [f"in {share(mixed)} of the random executions some agents end above zero and others below"] if mixed else []
+    facts = (
+        [f"in {percent(mixed)} of the random executions some agents end above zero and others below"] if mixed else []
+    )
     if sides:
         facts.append("the environment names its agents " + listed([_side(*side) for side in sides.items()]))
     teams = [list(members) for members in sides.values() if len(members) > 1]
@@ -80,9 +70,9 @@ def most_are_unfair(summary: Summary) -> str:
     rate, chance = (summary.get("natural_rate") or {}).get("rate"), summary.get("unfair_by_chance")
     if rate is None or rate <= MOST:
         return ""
-    sentence = f"The threshold {summary['theta']:.3g} calls most random executions unfair ({share(rate)})."
+    sentence = f"The threshold {summary['theta']:.3g} calls most random executions unfair ({percent(rate)})."
     if chance is not None:
-        sentence += f" Of rewards divided at random among so many agents it would call {share(chance)} unfair."
+        sentence += f" Of rewards divided at random among so many agents it would call {percent(chance)} unfair."
     return f"{sentence} theta=auto takes a threshold from the team's own random executions."
 
 
@@ -91,7 +81,8 @@ def many_undefined(summary: Summary) -> str:
     if undefined < MANY:
         return ""
     return (
-        f"In {share(undefined)} of the random executions no agent received anything: these are neither fair nor unfair."
+        f"In {percent(undefined)} of the random executions no agent received anything: these are neither fair nor"
+        " unfair."
     )
 
 
@@ -110,7 +101,7 @@ def worst_off_sentence(worst_off: Mapping[str, Any]) -> str:
         one = next(one for one in worst_off["least"] if one["agent"] == named)
         return (
             f"Agent {named} is systematically worse off: it receives least in {one['count']} of {votes} {unit}"
-            f" ({share(one['share'])}, 95% interval {share(one['low'])} to {share(one['high'])})."
+            f" ({percent(one['share'])}, 95% interval {percent(one['low'])} to {percent(one['high'])})."
         )
     first, *others = worst_off["least"]
     if len(others) >= FEW:
@@ -140,7 +131,9 @@ def competence_rows(summary: Summary) -> list[tuple[str, str]]:
         if random:
             rows += _lines("  random team", _per_agent(summary["agents"], random["received"]))
     if summary.get("unfair_by_chance") is not None:
-        rows.append(("by chance", f"rewards divided at random would be unfair in {share(summary['unfair_by_chance'])}"))
+        rows.append(
+            ("by chance", f"rewards divided at random would be unfair in {percent(summary['unfair_by_chance'])}")
+        )
     if summary.get("worst_off"):
         rows += _lines("worst off", worst_off_sentence(summary["worst_off"]))
     return rows + [row for sentence in cautions(summary) for row in _lines("take care", sentence)]

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from epymarl_fairtest.campaign.cautions import amount
 from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.numbers import amount
 from epymarl_fairtest.curve.story import at, choice_sentence, trend_sentence
 from epymarl_fairtest.report.svg import ACCENT, GRID, INK, OURS, QUIET, element_of
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report.chart import ACCENT, DASHED, DOTTED, INK, PAPER, QUIET, Chart, Span, ticks
 from epymarl_fairtest.report.drawing import colour
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.report.view import Coverage, Group, Link, Round, View
-from epymarl_fairtest.report.wording import agent, coverage_label, percent, threshold
+from epymarl_fairtest.report.wording import agent, coverage_label, threshold
 
 WIDE, PANEL, NARROW = 4.5, 3.5, 2.45  # inches; at 72 points to the inch text stays readable on a phone
 Labels = Callable[[float], str]

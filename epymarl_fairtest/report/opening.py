@@ -8,13 +8,14 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from epymarl_fairtest.campaign.cautions import amount, worst_off_sentence
+from epymarl_fairtest.campaign.cautions import worst_off_sentence
 from epymarl_fairtest.campaign.coverage import ALL
 from epymarl_fairtest.campaign.steps.explain.words import MEANING, first_sentence
+from epymarl_fairtest.core.numbers import amount, percent
 from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.view import View
-from epymarl_fairtest.report.wording import number, percent
+from epymarl_fairtest.report.wording import number
 
 Data = dict[str, Any]
 

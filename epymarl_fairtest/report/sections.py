@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest.campaign.cautions import amount, listed
 from epymarl_fairtest.campaign.steps import STEPS, Step
 from epymarl_fairtest.campaign.steps.replay import replay_sentence
 from epymarl_fairtest.core.judged import places_of
 from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, is_charged
+from epymarl_fairtest.core.numbers import amount, listed, percent
 from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.replays import Replay, Replays
 from epymarl_fairtest.report.view import Link, View
 from epymarl_fairtest.report.why import why_section
-from epymarl_fairtest.report.wording import number, percent
+from epymarl_fairtest.report.wording import number
 
 FIRST_ROWS = 25  # of the table, for readers without scripts
 COLUMNS = {

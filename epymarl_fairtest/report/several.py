@@ -14,11 +14,12 @@ from typing import Any
 from epymarl_fairtest.campaign.cautions import cautions
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_atomically
+from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.report import opening
 from epymarl_fairtest.report.one_file import one_file
 from epymarl_fairtest.report.page import team_of
 from epymarl_fairtest.report.view import View, view_of
-from epymarl_fairtest.report.wording import number, percent, starts, threshold
+from epymarl_fairtest.report.wording import number, starts, threshold
 from epymarl_fairtest.store.finished import read_run
 
 ALIKE: dict[str, Callable[[View], Any]] = {  # must be the same for rates to be compared -> how a run tells it

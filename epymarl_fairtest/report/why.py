@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.explain import words
 from epymarl_fairtest.core.episodes import Episodes, operator_code
+from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.report.scenes import Scene, scene_of
 from epymarl_fairtest.store.explanation import read_courses
 from epymarl_fairtest.store.finished import FinishedRun
@@ -120,12 +121,12 @@ class Small:
         text = [f"Made from {small['origin']}" + (f": {', '.join(small['edits'])}." if small["edits"] else ".")]
         beside = None
         if near and self.instead is not None:
-            beside = f"The nearest fair start · {near['distance']:.2f} away, unfair in {words.share(near['p_unfair'])}"
+            beside = f"The nearest fair start · {near['distance']:.2f} away, unfair in {percent(near['p_unfair'])}"
         how = "without exploration" if small["greedy"] else "with one exploration stream"
         real = "the real environment agrees" if small["confirmed"] else "the real environment does not agree"
         return {
             "cause": "smallest",
-            "meaning": f"unfair in {words.share(small['p_unfair'])} of fresh executions; drawn {how}; {real}",
+            "meaning": f"unfair in {percent(small['p_unfair'])} of fresh executions; drawn {how}; {real}",
             "decisions": [],
             "scores": "",
             "text": text,
@@ -241,9 +242,9 @@ def situation(one: Mapping[str, Any]) -> Data:
     return {
         "rule": one["rule"][:1].upper() + one["rule"][1:],
         "kind": KINDS.get(one["kind"], one["kind"]),
-        "precision": words.share(one["precision"]),
-        "base": words.share(one["base_rate"]),
-        "recall": words.share(one["recall"]),
+        "precision": percent(one["precision"]),
+        "base": percent(one["base_rate"]),
+        "recall": percent(one["recall"]),
         "size": one["size"],
         "width": f"{100 * one['precision']:.1f}",
         "base_width": f"{100 * one['base_rate']:.1f}",

@@ -8,24 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from epymarl_fairtest.campaign.cautions import MANY, listed, not_learned, worst_off_sentence
+from epymarl_fairtest.campaign.cautions import MANY, not_learned, worst_off_sentence
 from epymarl_fairtest.campaign.coverage import ALL
+from epymarl_fairtest.core.numbers import listed, percent
 from epymarl_fairtest.core.statistics import Rate, rate_of
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.report.view import Coverage, Floats, Group, Link, Round, View
 
 NARROW = "\u00a0"  # between a word and its number
-
-
-def percent(share: float) -> str:
-    """Two digits that matter: 12%, 1.9%, 0.015%."""
-    value = 100 * share
-    if value == 0 or not math.isfinite(value):
-        return "0%"
-    if value >= 99.95:
-        return "100%" if value == 100 else f"{math.floor(value * 100) / 100:.2f}%"
-    digits = max(1 - math.floor(math.log10(abs(value))), 0)
-    return f"{value:.{digits}f}%"
 
 
 def estimate(rate: Rate) -> tuple[str, str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from epymarl_fairtest.core.numbers import percent
+
 Explanation = Mapping[str, Any]  # explain.json, or what the summary holds of it
 Entry = Mapping[str, Any]  # of one failure
 MEANING = {
@@ -27,9 +29,8 @@ def summary_rows(explanation: Explanation | None) -> list[tuple[str, str]]:
     situation = explanation.get("situation")
     common = "no rule tells unfair executions apart twice as well as chance"
     if situation:
-        common = (
-            f"{situation['rule']}: {share(situation['precision'])} unfair instead of {share(situation['base_rate'])}"
-        )
+        often, usual = percent(situation["precision"]), percent(situation["base_rate"])
+        common = f"{situation['rule']}: {often} unfair instead of {usual}"
     return [*rows, ("  situation", common)]
 
 
@@ -73,14 +74,14 @@ def decision_sentence(one: Mapping[str, Any]) -> str:
     """step 7, agent 2: left instead of stay: unfair in 31% instead of 90%; worst-off +2.1, team −0.3%."""
     return (
         f"step {one['step']}, agent {one['agent']}: {one['action']} instead of {one['instead_of']}:"
-        f" unfair in {share(one['p_unfair'])} instead of {share(one['p_unfair_before'])};"
+        f" unfair in {percent(one['p_unfair'])} instead of {percent(one['p_unfair_before'])};"
         f" worst-off {signed(one['worst_off_gain'], '.2g')}, team {signed(100 * one['team_change'], '.1f')}%"
     )
 
 
 def cause_sentence(entry: Entry) -> str:
-    p = f"unfair in {share(entry['p_unfair'])} of fresh executions from its start"
-    p += f" ({share(entry['p_unfair_low'])} to {share(entry['p_unfair_high'])})"
+    p = f"unfair in {percent(entry['p_unfair'])} of fresh executions from its start"
+    p += f" ({percent(entry['p_unfair_low'])} to {percent(entry['p_unfair_high'])})"
     greedy = "unfair" if entry["greedy_unfair"] else "fair"
     text = f"{entry['cause']}: {MEANING[entry['cause']]}; {p}, {greedy} without exploration"
     avoided = entry["avoided_by"]
@@ -119,10 +120,6 @@ def paragraphs(entry: Entry) -> list[str]:
 
 def failures(count: int) -> str:
     return f"{count} failure{'' if count == 1 else 's'}"
-
-
-def share(value: float) -> str:
-    return f"{value:.0%}" if value >= 0.1 or value == 0 else f"{value:.1%}"
 
 
 def signed(value: float, form: str) -> str:
