@@ -43,7 +43,7 @@ sys.exit(code)
 """
 FLOOR = """
 import json, sys, time
-import numpy, torch, numba, sklearn.ensemble, matplotlib.figure
+import numpy, torch, numba, sklearn.ensemble, PIL.Image
 imports = time.process_time()
 from pathlib import Path
 from epymarl_fairtest.team.checkpoint import load_record
