@@ -60,7 +60,6 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     "numba": {
         "campaign/packing/compiled",
         "engine/choice",
-        "strategies/scout/boosting",
         "strategies/scout/spacing",
         "tasks/kernels",
         "tasks/mpe/physics",

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sklearn
 from numpy.typing import NDArray
-from packaging.version import parse
 from support import TESTS
 from test_search import walkers
 
@@ -25,12 +23,11 @@ from epymarl_fairtest.core.judged import Judge, Judged
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.strategies import configure, strategy_of
 from epymarl_fairtest.strategies.scout import proposals
-from epymarl_fairtest.strategies.scout.boosting import Boosting
 from epymarl_fairtest.strategies.scout.lookout import most_promising, new_cells
 from epymarl_fairtest.strategies.scout.options import ScoutOptions
 from epymarl_fairtest.strategies.scout.proposals import Parents, breed
 from epymarl_fairtest.strategies.scout.spacing import Starts, classes, compared_with_none, on_a_line, take_apart
-from epymarl_fairtest.strategies.scout.surrogate import PlainBoosting, Surrogate
+from epymarl_fairtest.strategies.scout.surrogate import Surrogate
 from epymarl_fairtest.tasks.generic.rules import Unplaced
 from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.team.saved import saved_team
@@ -164,26 +161,6 @@ def test_the_most_promising_starts_are_the_least_fair_ones_of_each_agent_that_ma
         kept = found[worst[found] == agent]
         assert len(kept) == pytest.approx(0.34 * len(rows), abs=2)
         assert set(kept) == set(rows[np.argsort(index[rows], kind="stable")][: len(kept)])
-
-
-@pytest.mark.skipif(parse(sklearn.__version__) < parse("1.8"), reason="its bins lay elsewhere before")
-@pytest.mark.parametrize("seed", range(12))
-def test_the_compiled_boosting_is_scikit_learns_bit_for_bit(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(int(rng.integers(8, 1500)), int(rng.integers(1, 12))))
-    others = rng.normal(size=(300, rows.shape[1]))
-    others[rng.random(others.shape) < 0.1] = np.nan
-    if seed % 3 == 1:
-        rows = rows.round(1)  # fewer values than bins, and ties
-    if seed % 4 == 2:
-        rows[rng.random(rows.shape) < 0.2] = np.nan
-    if seed % 5 == 3:
-        rows[:, 0] = 1.0
-    target = rng.normal(size=len(rows)) + 2 * (np.nan_to_num(rows[:, -1]) > 0)
-    made = {"rounds": 40, "rate": 0.15, "leaves": 15, "least": 5 if seed % 2 else 10}
-    compiled, plain = (model(**made).fit(rows, target) for model in (Boosting, PlainBoosting))
-    for asked in (rows, others):
-        assert np.array_equal(compiled.predict(asked), plain.predict(asked))
 
 
 def test_where_too_few_starts_are_promising_all_of_them_are() -> None:

@@ -19,57 +19,38 @@ SMALL = 1000  # rows; more of them leave room for larger leaves
 
 
 class Surrogate:
-    """Gradient boosting; nothing is drawn: no rows are held out, no features left out."""
+    """Gradient boosting, fitted and asked in one thread: more would add up in another order."""
 
     def __init__(self, features: Array, received: Array, options: ScoutOptions) -> None:
         """Features (B, agents, F) and what each agent received (B, agents)."""
-        least = 5 if received.size <= SMALL else 10
-        made = {"rounds": options.rounds, "rate": options.rate, "leaves": options.leaves, "least": least}
-        self._model = fastest_model()(**made).fit(_rows(features), received.ravel())
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        self._threads = _threads()
+        self._model: Any = HistGradientBoostingRegressor(
+            max_iter=options.rounds,
+            learning_rate=options.rate,
+            max_leaf_nodes=options.leaves,
+            min_samples_leaf=5 if received.size <= SMALL else 10,
+            max_bins=64,
+            early_stopping=False,
+            random_state=0,  # nothing is drawn: no rows are held out, no features left out
+        )
+        with self._threads.limit(limits=1):
+            self._model.fit(_rows(features), received.ravel())
 
     def received(self, features: Array) -> Array:
         """What each agent is expected to receive (B, agents)."""
-        expected: Array = self._model.predict(_rows(features))
+        with self._threads.limit(limits=1):
+            expected: Array = self._model.predict(_rows(features))
         return expected.reshape(features.shape[:2])
 
 
 @cache
-def fastest_model() -> Any:
-    """Looked up when something is to be fitted: numba takes a while to import, and may be missing."""
-    try:
-        from epymarl_fairtest.strategies.scout.boosting import Boosting
-    except ImportError:
-        return PlainBoosting
-    return Boosting
+def _threads() -> Any:
+    """Once, with scikit-learn imported: looking through the libraries of the process takes as long as a small fit."""
+    from threadpoolctl import ThreadpoolController
 
-
-class PlainBoosting:
-    """scikit-learn's, fitted and asked in one thread: more would add up in another order."""
-
-    def __init__(self, *, rounds: int, rate: float, leaves: int, least: int) -> None:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-        from threadpoolctl import ThreadpoolController
-
-        self._threads = ThreadpoolController()
-        self._model: Any = HistGradientBoostingRegressor(
-            max_iter=rounds,
-            learning_rate=rate,
-            max_leaf_nodes=leaves,
-            min_samples_leaf=least,
-            max_bins=64,
-            early_stopping=False,
-            random_state=0,
-        )
-
-    def fit(self, rows: Array, target: Array) -> PlainBoosting:
-        with self._threads.limit(limits=1):
-            self._model.fit(rows, target)
-        return self
-
-    def predict(self, rows: Array) -> Array:
-        with self._threads.limit(limits=1):
-            expected: Array = self._model.predict(rows)
-        return expected
+    return ThreadpoolController()
 
 
 def _rows(features: Array) -> Array:
