@@ -16,7 +16,7 @@ from test_search import chosen, search, team
 from epymarl_fairtest import commands
 from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
 from epymarl_fairtest.campaign.steps.explain import answers, decisions, sharing, words
-from epymarl_fairtest.campaign.steps.explain.arms import Arms
+from epymarl_fairtest.campaign.steps.explain.arms import Both
 from epymarl_fairtest.campaign.steps.explain.better import compared
 from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions, Plans, remembered
 from epymarl_fairtest.campaign.steps.explain.cause import NOISE, POLICY, START, Found, causes
@@ -25,7 +25,6 @@ from epymarl_fairtest.campaign.steps.explain.decisions import every_decision
 from epymarl_fairtest.campaign.steps.explain.onward import Onward
 from epymarl_fairtest.campaign.steps.explain.responsibility import coalitions, shapley
 from epymarl_fairtest.campaign.steps.explain.rules import learned
-from epymarl_fairtest.campaign.steps.explain.sharing import Ways, can_share
 from epymarl_fairtest.core.episodes import Episodes, random_tests, replay_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
@@ -77,38 +76,37 @@ def test_a_changed_decision_is_the_failure_executed_again_with_that_action_force
         assert compared(context.judge, before, again.received).better[0] == tried.compared.better[row]
 
 
-def sharing_cases(task: str, memory: bool) -> tuple[Cases, Any]:
-    """Failures of which continuations can share steps: without a memory, or with one that is known."""
+def continued_cases(task: str, memory: bool) -> tuple[Cases, Any]:
+    """Failures to be continued: without a memory, or with one that is known."""
     subject = team(task) if memory else random_team(KEYS[task], time_limit=10)
     context, engine, failures = context_of(task, subject=subject)
     cases = taken(remembered(Cases.of(context, failures)), lambda wanted: wanted.by(engine, engine))
-    assert can_share(cases)
     assert (cases.memory is not None) == memory
     return cases, engine
 
 
 @pytest.mark.parametrize(("task", "memory"), [("spread", False), ("foraging", False), ("tag", True)])
-def test_continuations_that_share_steps_give_what_each_gives_by_itself(task: str, memory: bool) -> None:
-    cases, engine = sharing_cases(task, memory)
+def test_continuations_that_are_alike_give_what_each_gives_by_itself(task: str, memory: bool) -> None:
+    cases, engine = continued_cases(task, memory)
     failures, draw = cases.episodes, np.random.default_rng(2)
     case = draw.integers(0, len(cases), 20)
     step = (draw.random(20) * failures.length[case]).astype(np.int64)
     agents = failures.actions.shape[2]
-    one = Decisions(step, draw.integers(0, agents, 20), draw.integers(0, 5, 20))
+    agent = np.where(np.arange(20) < 4, -1, draw.integers(0, agents, 20))  # in the first four nobody decides
+    one = Decisions(step, agent, draw.integers(0, 5, 20))
     plans = Plans(np.where(draw.random((20, *failures.actions.shape[1:])) < 0.1, 1, -1).astype(np.int16))
     drawn, some = cases.streams("here", 12)[case], draw.random((20, agents)) < 0.4
     ways: list[tuple[Any, Any]] = [(None, False), (one, False), (plans, False), (plans, some), (None, some)]
     forgetful = Cases.of(cases.context, failures)  # computes again what was remembered
-    of = np.repeat(np.arange(20), 12)
     for changes, greedy in ways:
-        begun = Ways(case, step, changes, greedy)
-        shared = taken(sharing._shared(cases, begun, of, drawn.ravel()), lambda wanted: wanted.by(engine, engine))
-        assert np.array_equal(shared, ask(sharing._each(forgetful, begun, of, drawn.ravel()), engine))
+        given = (drawn, case, step, changes)
+        together = taken(sharing.on_streams(cases, *given, greedy=greedy), lambda wanted: wanted.by(engine, engine))
+        assert np.array_equal(together, ask(sharing.on_streams(forgetful, *given, greedy=greedy), engine))
 
 
 @pytest.mark.parametrize(("task", "memory"), [("spread", False), ("foraging", False), ("tag", True)])
 def test_a_failure_that_goes_on_is_executed_only_from_where_it_does_something_else(task: str, memory: bool) -> None:
-    cases, engine = sharing_cases(task, memory)
+    cases, engine = continued_cases(task, memory)
     case, step = (part.ravel() for part in np.indices((len(cases), cases.episodes.limit + 1)))
     begun = step < cases.episodes.length[case]
     drawn, executed = cases.streams("here", 6), []
@@ -118,40 +116,39 @@ def test_a_failure_that_goes_on_is_executed_only_from_where_it_does_something_el
         return executed[-1]
 
     received = taken(sharing.going_on(cases, drawn, case, step), execute)
-    ways, of = Ways(case[begun], step[begun]), np.repeat(np.arange(begun.sum()), 6)
-    slow = ask(sharing._each(Cases.of(cases.context, cases.episodes), ways, of, drawn[case[begun]].ravel()), engine)
-    assert np.array_equal(received[begun], slow.reshape(-1, 6, slow.shape[1]))
+    forgetful = Cases.of(cases.context, cases.episodes)
+    slow = ask(sharing.on_streams(forgetful, drawn[case[begun]], case[begun], step[begun]), engine)
+    assert np.array_equal(received[begun], slow)
     assert np.array_equal(received[~begun], np.repeat(cases.received[case[~begun]][:, None], 6, axis=1))
     wanted_steps = int((cases.episodes.length[case[begun]] - step[begun]).sum()) * 6
-    assert sum(part.executed_steps() for part in executed) < 0.7 * wanted_steps
+    assert sum(part.executed_steps() for part in executed) < 0.8 * wanted_steps
 
 
-def test_many_ways_come_in_requests_of_whole_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "AT_ONCE", 5)
-    of = np.repeat([3, 7, 8, 9], [2, 3, 9, 1])
-    assert [list(of[now]) for now in sharing._requests(of, 8)] == [[3, 3, 7, 7, 7], [8] * 9, [9]]
-    assert [list(of[now]) for now in sharing._requests(of, 1)] == [[3, 3], [7, 7, 7], [8] * 9, [9]]
-    assert sharing._requests(of[:0], 8) == []
-
-
-def test_a_slip_is_looked_at_again_until_it_is_clear_and_no_other_decision_is(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("few", "requests"), [(0, [(2, 16), (2, 16), (1, 16)]), (200, [(2, 48)]), (10**6, [(2, 256)])])
+def test_a_slip_is_looked_at_again_until_it_is_clear_and_no_other_decision_is(
+    few: int, requests: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     context, _, failures = context_of("spread")
     cases, two = Cases.of(context, failures), np.zeros(2, np.int64)
-    unfair_before, asked = iter([4, 3, 6]), []  # of 16 streams each: 0.25, then 0.22 of 32, then 0.27 of 48
+    unfair_before, asked = [4, 3, 6], []  # of 16 streams each: 0.25, then 0.22 of 32, then 0.27 of 48
 
     def arms(cases: Cases, case: Any, changes: Decisions, drawn: Any) -> Any:
         asked.append((len(case), drawn.shape[1]))
-        differ = np.full(len(case), next(unfair_before))
-        received = np.zeros((2, len(case), cases.received.shape[1]))
+        before = np.concatenate([np.arange(16) < count for count in (*unfair_before, *[0] * 13)])
+        unfair = np.zeros((2, len(case), 256), bool)
+        unfair[0] = before
+        received = np.zeros((2, len(case), 256, cases.received.shape[1]))
         received[1] = 1.0  # everybody gains
-        return Arms(drawn.shape[1], np.stack([differ, 0 * differ]), differ, received)
+        begun = sum(streams for _, streams in asked[:-1])
+        return Both(unfair, received).streams(slice(begun, begun + drawn.shape[1]))
         yield
 
+    monkeypatch.setattr(decisions, "FEW", few)
     monkeypatch.setattr(decisions, "both_arms", arms)
     same = compared(context.judge, cases.received[two], cases.received[two])
     slip = np.array([True, False])
     shown = ask(decisions._measured(cases, decisions.Tried(two, Decisions(two, two, two), same, slip, slip)), None)
-    assert asked == [(2, 16), (2, 16), (1, 16)]
+    assert asked == requests  # of few decisions more streams at once; the same comes out
     assert [(one.slip, one.streams) for one in shown] == [(True, 48)]
 
 

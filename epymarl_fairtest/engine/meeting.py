@@ -1,67 +1,76 @@
-"""Rows of a group that meet: in the same state at the same step, drawing from the same stream, they go on alike.
+"""Rows of a group that are alike. Who sees the same and remembers the same is asked once; who is in the same state at
+the same step and draws from the same stream goes on alike, so one is executed and the others receive what it receives.
 
-So one of them is executed, and the others receive what it receives. Knows states, streams and rewards; no rules.
+Knows states, streams, what is seen and rewards; no rules.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.episodes import Episodes, Tests
+from epymarl_fairtest.team.contract import Policy
 
-PATIENCE = 4  # steps after which a group is not looked at any more if nobody has met: in a plane nobody does
+SOME = 8  # words of the second array that tell rows apart quickly; all of them decide
+PATIENCE = 4  # times that nobody is found alike, after which a group is not looked at any more
 Rows = NDArray[np.int64]
-Words = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+Words = NDArray[np.uint32]
 
 
 class Meetings:
-    """Of a group without a memory, of which nobody asks more than what its agents receive. Its rows step by one clock:
-    a row that begins later waits for it."""
+    """Of a group of which nobody asks more than what its agents receive. Its rows step by one clock: a row that begins
+    later waits for it."""
 
-    def __init__(self, group: Tests, forced_until: Rows, reads_last: bool) -> None:
-        self._free, self._reads_last = forced_until + 1, reads_last  # the first step from which nothing is forced
+    def __init__(self, group: Tests, forced_until: Rows, policy: Policy) -> None:
+        self._free = forced_until + 1  # the first step from which nothing is forced
+        self._remembers, self._reads_last = policy.hidden_size > 0, getattr(policy, "reads_last", True)
         own = [group.stream, group.shift.astype(np.uint64)]
         if group.greedy is not None:
-            own.append(np.packbits(group.greedy, axis=1).astype(np.uint64).T)
-        self._own: Words = np.vstack(own).T
+            own += list(np.packbits(group.greedy, axis=1).astype(np.uint64).T)
+        self._own = _words(np.stack(own, axis=1))
         self._found: list[tuple[int, Rows, Rows]] = []  # step, who met, and whom
-        self._looked = 0
+        self._in_vain = {"met": 0, "asked": 0}
 
-    def at_clock(self, left: NDArray[np.bool_], step: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def at_clock(self, left: Mask, step: NDArray[np.int32]) -> Mask:
         """Of the rows that are left, those that step now."""
-        now: NDArray[np.bool_] = left & (step == step[left].min())
+        now: Mask = left & (step == step[left].min())
         return now
 
-    def met(self, running: NDArray[np.bool_], step: NDArray[np.int32], states: Words, last: NDArray[np.int16]) -> Rows:
+    def met(self, running: Mask, step: NDArray[np.int32], states: NDArray[np.float64], last: NDArray[np.int16]) -> Rows:
         """The running rows that go on as another one does."""
         rows = np.flatnonzero(running & (step >= self._free))
-        if len(rows) < 2 or (self._looked >= PATIENCE and not self._found):
+        if self._remembers:  # what they remember differs once they have differed
             return rows[:0]
-        self._looked += 1
-        keys = [states[rows], self._own[rows]]
-        if self._reads_last:
-            keys.append(last[rows].astype(np.uint64))
-        first = first_alike(np.concatenate(keys, axis=1))
+        first = self._first_alike("met", rows, _words(states), self._own, last)
         later = np.flatnonzero(first != np.arange(len(rows)))
         if len(later):
             self._found.append((int(step[rows[0]]), rows[later], rows[first[later]]))
         return rows[later]
 
     def different(
-        self, asked: NDArray[np.bool_], seen: NDArray[np.float32], last: NDArray[np.int16]
-    ) -> tuple[Rows, Rows]:
-        """Of the rows whose agents must be asked, one of each that see different things; and which of these each is."""
+        self, asked: Mask, seen: NDArray[np.float32], last: NDArray[np.int16], hidden: NDArray[np.float32]
+    ) -> tuple[Rows, Rows | None]:
+        """One row of each that the policy must be asked about, and whose answer each that is asked about has; None:
+        its own."""
         rows = np.flatnonzero(asked)
-        if not self._found:
-            return rows, np.arange(len(rows))
-        keys = seen[rows].reshape(len(rows), -1)
-        if self._reads_last:
-            keys = np.concatenate([keys, last[rows]], axis=1, dtype=np.float32)
-        first = first_alike(keys.view(np.uint32))
+        carried = _words(hidden) if self._remembers else self._own[:, :0]
+        first = self._first_alike("asked", rows, _words(seen), carried, last)
         own = first == np.arange(len(rows))
-        return rows[own], (np.cumsum(own) - 1)[first]
+        return (rows, None) if own.all() else (rows[own], (np.cumsum(own) - 1)[first])
+
+    def _first_alike(self, what: str, rows: Rows, one: Words, other: Words, last: NDArray[np.int16]) -> Rows:
+        """For each of these rows the first one of which the same is known; the last actions are if they count."""
+        alone = np.arange(len(rows))
+        if len(rows) < 2 or self._in_vain[what] >= PATIENCE:
+            return alone
+        first = first_alike(rows, one, other, last if self._reads_last else last[:, :0])
+        self._in_vain[what] = self._in_vain[what] + 1 if (first == alone).all() else 0
+        return first
 
     def settle(self, episodes: Episodes, rows: Rows) -> None:
         """Who met somebody receives what it does from then on; the last to meet first, for it may have been met."""
@@ -71,31 +80,46 @@ class Meetings:
             episodes.length[rows[met]] = episodes.length[rows[whom]]
 
 
+def _words(values: NDArray[Any]) -> Words:
+    """Rows of numbers as rows of bits."""
+    return np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint32)
+
+
 @njit(cache=True, nogil=True)
-def first_alike(keys: Words) -> Rows:
-    """For each row the first one that holds the same words."""
-    count, size = keys.shape
+def first_alike(rows: Rows, one: Words, other: Words, last: NDArray[np.int16]) -> Rows:
+    """For each of these rows which of them is the first that holds the same in all three."""
     places = 16
-    while places < 2 * count:
+    while places < 2 * len(rows):
         places *= 2
-    table, first = np.full(places, -1), np.empty(count, np.int64)
-    for row in range(count):
-        word = np.uint64(size)
-        for column in range(size):
-            word = (word ^ np.uint64(keys[row, column])) * np.uint64(0x9E3779B97F4A7C15)
-            word ^= word >> np.uint64(29)
+    table, first = np.full(places, -1), np.empty(len(rows), np.int64)
+    for number in range(len(rows)):
+        row, word = rows[number], np.uint64(1)
+        for column in range(one.shape[1]):
+            word = _mixed(word, one[row, column])
+        for column in range(min(other.shape[1], SOME)):
+            word = _mixed(word, other[row, column])
         place = np.int64(word & np.uint64(places - 1))
-        first[row] = row
+        first[number] = number
         while table[place] >= 0:
-            other, same = table[place], True
-            for column in range(size):
-                if keys[other, column] != keys[row, column]:
-                    same = False
-                    break
-            if same:
-                first[row] = other
+            before = rows[table[place]]
+            if _same(one, row, before) and _same(other, row, before) and _same(last, row, before):
+                first[number] = table[place]
                 break
             place = (place + 1) & (places - 1)
         else:
-            table[place] = row
+            table[place] = number
     return first
+
+
+@njit(cache=True, nogil=True)
+def _mixed(word: np.uint64, value: np.uint32) -> np.uint64:
+    word = (word ^ np.uint64(value)) * np.uint64(0x9E3779B97F4A7C15)
+    return word ^ (word >> np.uint64(29))
+
+
+@njit(cache=True, nogil=True)
+def _same(values: NDArray[Any], one: int, other: int) -> bool:
+    for column in range(values.shape[1]):  # noqa: SIM110 (a generator is not compiled as well)
+        if values[one, column] != values[other, column]:
+            return False
+    return True

@@ -54,9 +54,10 @@ class Twin:
             episodes = Remembered(**vars(episodes), memory=np.zeros(shape, np.float32))
         # Rows that start at similar steps share a group, so that it ends for all of them together; where rows may meet,
         # whoever asks knows best who will.
-        order = np.arange(len(tests)) if self._may_meet else np.argsort(tests.start_step, kind="stable")
+        meet = not self.keeps_course and not self._policy.hidden_size
+        order = np.arange(len(tests)) if meet else np.argsort(tests.start_step, kind="stable")
         share = -(-len(order) // self._threads)
-        size = max(share, FEWEST) if self._may_meet else min(max(share, FEWEST), GROUP)
+        size = max(share, FEWEST) if meet else min(max(share, FEWEST), GROUP)
         groups = [order[first : first + size] for first in range(0, len(order), size)]
         # Once for all that share a past.
         past = None if tests.prefix is None else _past(tests.prefix, self._policy)
@@ -101,12 +102,12 @@ class Twin:
         if episodes.states.shape[-1]:
             episodes.states[rows, step] = states
         forced_until = last_forced(group)
-        meetings = self._meetings(group, forced_until)
+        meetings = None if self.keeps_course else Meetings(group, forced_until, policy)
         while left.any():
             running = left
             if meetings is not None:
                 running = meetings.at_clock(left, step)
-                met = meetings.met(running, step, states.view(np.uint64), last)
+                met = meetings.met(running, step, states, last)
                 running[met] = left[met] = False
             everyone = bool(running.all())
             if isinstance(episodes, Remembered):
@@ -114,19 +115,21 @@ class Twin:
             kernel.observe(states, running, seen)
             due = np.flatnonzero(running & (step <= forced_until))
             forced = actions[due] if group.forced is None else group.forced[due, step[due]]
+            on, of = np.flatnonzero(running), None  # whom the policy is asked about, and who has whose answer
             if meetings is not None:
                 asked = running.copy()
-                asked[due[(forced >= 0).all(axis=1)]] = False  # they do what they must
-                on, of = meetings.different(asked, seen, last)
-                scores, _ = policy.forward(seen[on], last[on], hidden[on])
-                q[asked] = recorded(scores, rule.available, policy.reading)[of]
-            elif everyone:
+                if not policy.hidden_size:
+                    asked[due[(forced >= 0).all(axis=1)]] = False  # they do what they must, and remember nothing
+                on, of = meetings.different(asked, seen, last, hidden)
+            if len(on) == count:
                 scores, hidden = policy.forward(seen, last, hidden)
                 q = recorded(scores, rule.available, policy.reading)
-            else:  # the others need no answer
-                on = np.flatnonzero(running)
+            elif of is None:  # the others need no answer
                 scores, hidden[on] = policy.forward(seen[on], last[on], hidden[on])
                 q[on] = recorded(scores, rule.available, policy.reading)
+            else:
+                scores, after = policy.forward(seen[on], last[on], hidden[on])
+                q[asked], hidden[asked] = recorded(scores, rule.available, policy.reading)[of], after[of]
             if rule.kind in ("softmax", "policy"):
                 finite = bool(np.isfinite(q[running]).all())
                 actions = np.where(running[:, None], choose(q, group.stream, at, rule), actions)
@@ -150,16 +153,6 @@ class Twin:
         episodes.length[rows] = step
         if meetings is not None:
             meetings.settle(episodes, rows)
-
-    def _meetings(self, group: Tests, forced_until: NDArray[np.int64]) -> Meetings | None:
-        """Where rows may go on as others do; not where somebody asks how they went."""
-        if not self._may_meet:
-            return None
-        return Meetings(group, forced_until, getattr(self._policy, "reads_last", True))
-
-    @property
-    def _may_meet(self) -> bool:
-        return not self.keeps_course and not self._policy.hidden_size
 
 
 def last_forced(tests: Tests) -> NDArray[np.int64]:

@@ -30,7 +30,8 @@ from epymarl_fairtest.core.ledger import purpose
 EXPLAIN = purpose("explain", "failures again with something changed, to explain them (not charged)")
 TOGETHER = 256  # failures that are explained at once: enough to fill the engine's batches
 UNLESS_TWIN = 3  # failures that are explained where there is no compiled twin and `explain` is a number
-EXAMPLES = 10  # smallest examples: of the failures that the page shows
+WITH_MEMORY = 10  # where agents have a memory a step takes ten times as long: so many times fewer are explained
+EXAMPLES, EXAMPLES_WITH_MEMORY = 10, 2  # smallest examples: of the failures that the page shows
 FILE, ARRAYS = "explain.json", "explain.npz"
 
 
@@ -46,7 +47,9 @@ def most_of(context: Aftermath) -> int | None:
     wanted = context.settings.explain
     if wanted == "all":
         return None
-    return int(wanted) if context.engine == "twin" else min(int(wanted), UNLESS_TWIN)
+    if context.engine != "twin":
+        return min(int(wanted), UNLESS_TWIN)
+    return -(-int(wanted) // WITH_MEMORY) if context.team.policy.hidden_size else int(wanted)
 
 
 def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Asking[Outcome]:
@@ -54,13 +57,15 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
     if context.settings.explain == 0:
         return Outcome({"explain": None}, columns_of(rows, [], context.recorded.failure_count()))
     entries: list[Entry] = []
+    memory = context.team.policy.hidden_size > 0
+    most_examples = EXAMPLES_WITH_MEMORY if memory else EXAMPLES
     instead, curves, starts, small = [], [], [], []
     for part in np.split(rows, np.arange(TOGETHER, len(rows), TOGETHER)) if len(rows) else ():
         order = np.argsort(part)  # a folder gives failures in ascending order
         cases = Cases.of(context, context.recorded.failures(part[order]).take(np.argsort(order)))
         found = yield from answers(cases)
         answered = found.entries()
-        few = [n for n in range(len(cases)) if len(entries) + n < EXAMPLES]
+        few = [n for n in range(len(cases)) if len(entries) + n < most_examples]
         examples, episodes = yield from smallest_examples(cases, few)
         for n, entry in enumerate(answered):
             entry["smallest"] = examples.get(n)
@@ -70,18 +75,20 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
         curves.append(found.commitment.p_unfair)
         starts.append(features_of(context, cases.episodes, np.ones(len(cases), bool)))
     rules = (yield from situations(context, together(starts))) if entries and common else []
+    limits = {"most": most_of(context) if common else None, "memory": memory}
     document = {
         "format": FORMAT,
         "task": context.team.task.name,
         "theta": context.judge.theta,
         "engine": context.engine,
         "restored": context.team.task.restorable,
+        **limits,
         **overview(entries),
         "situations": rules,
         "failures": entries,
     }
     return Outcome(
-        summary={"explain": {**overview(entries), "situation": rules[0] if rules else None}},
+        summary={"explain": {**limits, **overview(entries), "situation": rules[0] if rules else None}},
         columns=columns_of(rows, entries, context.recorded.failure_count()),
         files={ARRAYS: arrays_of(entries, curves, instead, small)} if entries else {},
         documents={FILE: document},

@@ -143,13 +143,12 @@ class Both:
 
     @property
     def arms(self) -> Arms:
-        return self.on(slice(None))
+        """Added up over streams."""
+        differ = (self.unfair[0] != self.unfair[1]).sum(axis=1)
+        return Arms(self.unfair.shape[2], self.unfair.sum(axis=2), differ, self.received.sum(axis=2))
 
-    def on(self, streams: slice) -> Arms:
-        """Added up over these."""
-        unfair, received = self.unfair[:, :, streams], self.received[:, :, streams]
-        differ = (unfair[0] != unfair[1]).sum(axis=1)
-        return Arms(unfair.shape[2], unfair.sum(axis=2), differ, received.sum(axis=2))
+    def streams(self, some: slice) -> Both:
+        return Both(self.unfair[:, :, some], self.received[:, :, some])
 
     def take(self, rows: Rows) -> Both:
         return Both(self.unfair[:, rows], self.received[:, rows])

@@ -151,14 +151,9 @@ def remembered(cases: Cases) -> Asking[Cases]:
     if len(cases) > cases.can_remember:
         return cases
     again = yield Execute(cases.tests(np.arange(len(cases)), cases.first, None, cases.episodes.actions), memory=True)
-    return with_memory_of(again, cases)
-
-
-def with_memory_of(executed: Episodes, cases: Cases) -> Cases:
-    """The cases, which were executed just so; as they are if the engine kept no memory."""
-    if not isinstance(executed, Remembered):
+    if not isinstance(again, Remembered):  # the engine keeps none
         return cases
-    return replace(cases, past=replace(cases.past, states=cases.past.states[..., :0]), memory=executed.memory)
+    return replace(cases, past=replace(cases.past, states=cases.past.states[..., :0]), memory=again.memory)
 
 
 def streams(generator: np.random.Generator, numbers: NDArray[np.int64], count: int) -> NDArray[np.uint64]:

@@ -133,7 +133,7 @@ def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
         if both is None or last > executed:
             begun, executed = first, _ahead(len(tried.case), first, last)
             both = yield from both_arms(cases, tried.case, tried.decisions, drawn[:, begun:executed])
-        known = known + both.on(slice(first - begun, last - begun))
+        known = known + both.streams(slice(first - begun, last - begun)).arms
         judged = tried.judged(cases, known)
         may = _may_be_clear(judged, tried)
         if last >= SURE:

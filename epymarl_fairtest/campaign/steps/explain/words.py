@@ -23,7 +23,7 @@ def summary_rows(explanation: Explanation | None) -> list[tuple[str, str]]:
     parts = [f"{count} {cause} ({MEANING[cause]})" for cause, count in explanation["causes"].items() if count]
     decided, all_of_them = explanation["with_decision"], explanation["explained"]
     rows = [
-        ("why", f"{failures(all_of_them)} explained: {', '.join(parts)}"),
+        ("why", f"{failures(all_of_them)} explained{_fewer(explanation)}: {', '.join(parts)}"),
         ("  one decision", f"in {decided} of {all_of_them} one other decision alone would have been enough"),
     ]
     situation = explanation.get("situation")
@@ -34,11 +34,23 @@ def summary_rows(explanation: Explanation | None) -> list[tuple[str, str]]:
     return [*rows, ("  situation", common)]
 
 
+def _fewer(explanation: Explanation) -> str:
+    """That there would have been more to explain, were it not for the agents' memory."""
+    held_back = explanation.get("memory") and explanation["explained"] == explanation["most"]
+    return " (a tenth of what is explained without a memory)" if held_back else ""
+
+
 def notes(explanation: Explanation) -> list[str]:
     """What limits the explanations of this run."""
     text = []
     if explanation["engine"] != "twin":
         text.append("There is no compiled twin of this environment, so only a few failures were explained.")
+    elif _fewer(explanation):
+        text.append(
+            f"The agents have a memory, with which a step takes ten times as long: {failures(explanation['most'])}"
+            " at most were explained, a tenth of the setting explain, and smallest examples looked for in two of them."
+            " explain=all explains every different one."
+        )
     if not explanation["restored"]:
         text.append(
             "States of this environment cannot be written back: every other course begins with the seed and repeats the"
