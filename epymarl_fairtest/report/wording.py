@@ -64,7 +64,7 @@ def verdict(view: View) -> str:
     empty = view.undefined / rate.executions
     if rate.count:
         team = "This team has not learned its task. It" if not_learned(view.summary) else "This team"
-        often = f"{team} treats an agent unfairly in {percent(rate.estimate)} of its random executions"
+        often = f"{team} treats an agent unfairly in {estimate(rate)[0]} of its random executions"
         if empty >= MANY:
             often += f" and pays nobody in {percent(empty)}"
         if view.searched:
