@@ -93,13 +93,18 @@ def test_an_agent_that_does_not_act_as_the_teams_policy_says_is_named(agent: int
 
 
 def test_no_slip_is_left_out_for_being_one_of_many() -> None:
+    context, engine = shipped()
+    one = context.judge(engine.execute(random_tests(1, context.team.task.state_size, np.random.default_rng(3))))
+    cases = Cases.of(context, replace(one.episodes, id=np.zeros(1, np.int64)))
     count = 4 * CHECKED
-    index, slip = np.linspace(0.99, 0.8, count), np.arange(count) >= 2 * CHECKED  # the slips are the least even ones
+    index, slip = np.linspace(0.99, 0.81, count), np.arange(count) >= 2 * CHECKED  # the slips are the least even ones
     compared = Compared(index, np.ones(count, bool), np.ones(count), np.zeros(count))
     zeros = np.zeros(count, np.int64)
-    tried = Tried(zeros, Decisions(np.arange(count), zeros, zeros), compared, slip, slip)
-    chosen_ones = promising(tried).decisions.step.tolist()
+    tried = Tried(zeros, Decisions(zeros, zeros, np.arange(count)), compared, slip, slip)
+    chosen_ones = promising(cases, tried).decisions.action.tolist()
     assert chosen_ones == [*range(CHECKED), *range(2 * CHECKED, count)]
+    late = Decisions(np.where(np.arange(count) == CHECKED, 20, 0), zeros, np.arange(count))  # little comes after it
+    assert CHECKED in promising(cases, replace(tried, decisions=late)).decisions.action
 
 
 # --- the same, whoever asks and when ------------------------------------------------------------------

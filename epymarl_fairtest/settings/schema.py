@@ -122,8 +122,8 @@ class Settings:
     explain: int | str = setting(
         Rule("all, or a whole number of at least 0", lambda v: v == "all" or (is_whole(v) and v >= 0)),
         "different failures that are explained after the search (docs/explaining.md), the most unfair and"
-        " representative ones first; all, or at most this many (a tenth where agents have a memory); 0: none. Without a"
-        " compiled twin a few",
+        " representative ones first; all, or at most this many (where agents have a memory 20 or a tenth); 0: none."
+        " Without a compiled twin a few",
     )
     natural_episodes: int | None = setting(
         whole(0, optional=True),

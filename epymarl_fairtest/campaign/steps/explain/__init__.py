@@ -30,7 +30,7 @@ from epymarl_fairtest.core.ledger import purpose
 EXPLAIN = purpose("explain", "failures again with something changed, to explain them (not charged)")
 TOGETHER = 256  # failures that are explained at once: enough to fill the engine's batches
 UNLESS_TWIN = 3  # failures that are explained where there is no compiled twin and `explain` is a number
-WITH_MEMORY = 10  # where agents have a memory a step takes ten times as long: so many times fewer are explained
+WITH_MEMORY = 20  # failures, or a tenth of `explain`: where agents have a memory a step takes ten times as long
 EXAMPLES, EXAMPLES_WITH_MEMORY = 10, 2  # smallest examples: of the failures that the page shows
 FILE, ARRAYS = "explain.json", "explain.npz"
 
@@ -49,7 +49,17 @@ def most_of(context: Aftermath) -> int | None:
         return None
     if context.engine != "twin":
         return min(int(wanted), UNLESS_TWIN)
-    return -(-int(wanted) // WITH_MEMORY) if context.team.policy.hidden_size else int(wanted)
+    return min(int(wanted), max(WITH_MEMORY, int(wanted) // 10)) if _remembers(context) else int(wanted)
+
+
+def _remembers(context: Aftermath) -> bool:
+    return context.team.policy.hidden_size > 0
+
+
+def _limits(context: Aftermath) -> dict[str, Any]:
+    """What explain.json says of how many could be explained: fewer than the setting says, or as many."""
+    most = most_of(context)
+    return {"held_to": most if most != context.settings.explain else None, "memory": _remembers(context)}
 
 
 def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Asking[Outcome]:
@@ -57,8 +67,7 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
     if context.settings.explain == 0:
         return Outcome({"explain": None}, columns_of(rows, [], context.recorded.failure_count()))
     entries: list[Entry] = []
-    memory = context.team.policy.hidden_size > 0
-    most_examples = EXAMPLES_WITH_MEMORY if memory else EXAMPLES
+    most_examples = EXAMPLES_WITH_MEMORY if _remembers(context) else EXAMPLES
     instead, curves, starts, small = [], [], [], []
     for part in np.split(rows, np.arange(TOGETHER, len(rows), TOGETHER)) if len(rows) else ():
         order = np.argsort(part)  # a folder gives failures in ascending order
@@ -75,7 +84,7 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
         curves.append(found.commitment.p_unfair)
         starts.append(features_of(context, cases.episodes, np.ones(len(cases), bool)))
     rules = (yield from situations(context, together(starts))) if entries and common else []
-    limits = {"most": most_of(context) if common else None, "memory": memory}
+    limits = _limits(context)
     document = {
         "format": FORMAT,
         "task": context.team.task.name,

@@ -28,7 +28,7 @@ from epymarl_fairtest.core.scores import greedy
 from epymarl_fairtest.team.contract import CHUNK
 
 CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh exploration
-AGAIN = 2  # decisions of a case, slips aside, that are measured on other streams: they were chosen by the first ones
+AGAIN = 2  # of them, that may be measured on other streams, one after the other until something is clear
 SURE = 32  # other streams at least, on which what is shown was measured
 ROUNDS = (16, SURE, 48, 64, 96, 128, 192, 256)  # streams after each round; beyond SURE for slips that may yet be clear
 FEW = 4 * CHUNK  # continuations that are as well executed together
@@ -90,30 +90,39 @@ def _slips(cases: Cases, case: Rows, decisions: Decisions, result: Compared) -> 
     return slip, slip & ~other
 
 
-def promising(tried: Tried) -> Tried:
-    """Those that make a case better: all slips, and of the others at most CHECKED of each case, the most even ones."""
+def promising(cases: Cases, tried: Tried) -> Tried:
+    """Those that make a case better: all slips, and of the others at most CHECKED of each case, those that are fair by
+    most, in units of what the steps after them may change: noise adds up like the square root of their number."""
     better = tried.take(np.flatnonzero(tried.compared.better))
-    return better.take(_first_of_each(better, -better.compared.index, CHECKED))
+    left = cases.episodes.length[better.case] - better.decisions.step
+    margin = (better.compared.index - cases.context.judge.theta) / np.sqrt(left)
+    return better.take(np.flatnonzero(better.slip | (_places(better, -margin) < CHECKED)))
 
 
-def _first_of_each(tried: Tried, least: Array, most: int) -> Rows:
-    """All slips, and `most` others of each case with the least value."""
-    others = np.flatnonzero(~tried.slip)
-    others = others[np.lexsort((others, least[others], tried.case[others]))]
-    begin = np.searchsorted(tried.case[others], tried.case[others])  # where the rows of this case begin
-    return np.sort(np.concatenate([np.flatnonzero(tried.slip), others[np.arange(len(others)) - begin < most]]))
+def _places(tried: Tried, least: Array) -> Rows:
+    """The place of each among those of its case, slips aside: 0 has the least value."""
+    order = np.lexsort((np.arange(len(least)), least, tried.slip, tried.case))
+    begin = np.searchsorted(tried.case[order], tried.case[order])  # where the rows of this case begin
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order)) - begin
+    return places
 
 
 def checked_decisions(cases: Cases, tried: Tried, onward: Onward) -> Asking[tuple[list[Decision], list[Decision]]]:
-    """The promising ones under fresh exploration, and those of them that are shown: measured once more."""
-    looked = promising(tried)
-    drawn = cases.streams(NAME, STREAMS)
-    both = yield from both_arms(cases, looked.case, looked.decisions, drawn, onward)
-    first = looked.judged(cases, both.arms)
-    rows = np.flatnonzero(_may_be_clear(first, looked))
-    drop = np.array([first[row].drop for row in rows])
-    left = looked.take(rows)
-    shown = yield from _measured(cases, left.take(_first_of_each(left, -drop, AGAIN)))
+    """The promising ones under fresh exploration, slips aside, for ten streams would leave none of them out; and of all
+    of them those that are shown: measured on other streams, the best of the others first and one more if need be."""
+    found = promising(cases, tried)
+    slips, others = np.flatnonzero(found.slip), np.flatnonzero(~found.slip)
+    looked = found.take(others)
+    both = yield from both_arms(cases, looked.case, looked.decisions, cases.streams(NAME, STREAMS), onward)
+    first, drop = looked.judged(cases, both.arms), both.arms.drop
+    may = np.flatnonzero([one.may_be_clear() for one in first])
+    places = _places(looked.take(may), -drop[may])
+    shown: list[Decision] = []
+    for place in range(AGAIN):
+        rows = others[may[places == place]]
+        rows = rows[~np.isin(found.case[rows], [one.case for one in shown])]
+        shown += yield from _measured(cases, found.take(rows if place else np.union1d(slips, rows)))
     return first, sorted(shown, key=preference)
 
 
@@ -131,7 +140,7 @@ def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
         if not len(tried.case):
             break
         if both is None or last > executed:
-            begun, executed = first, _ahead(len(tried.case), first, last)
+            begun, executed = first, _ahead(tried, first, last)
             both = yield from both_arms(cases, tried.case, tried.decisions, drawn[:, begun:executed])
         known = known + both.streams(slice(first - begun, last - begun)).arms
         judged = tried.judged(cases, known)
@@ -144,10 +153,11 @@ def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
     return clear
 
 
-def _ahead(rows: int, first: int, last: int) -> int:
+def _ahead(tried: Tried, first: int, last: int) -> int:
     """How many streams are executed at once: of few decisions those of later rounds, too, for a request goes through
     an episode step by step however few they are."""
-    return max([last, *(more for more in ROUNDS if 2 * rows * (more - first) <= FEW)])
+    most = ROUNDS[-1] if tried.slip.any() else SURE
+    return max([last, *(more for more in ROUNDS if more <= most and 2 * len(tried.case) * (more - first) <= FEW)])
 
 
 def preference(decision: Decision) -> tuple[object, ...]:

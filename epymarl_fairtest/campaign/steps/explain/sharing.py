@@ -35,7 +35,7 @@ def on_streams(
     some = None if decisions is None else decisions.take(of)
     own = greedy if isinstance(greedy, bool) else greedy[of]
     received = yield from cases.outcomes(case[of], np.asarray(step)[of], drawn.ravel(), some, greedy=own)
-    return received.reshape(*drawn.shape, -1)
+    return received.reshape(*drawn.shape, received.shape[1])
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def both_ways(
     *named, cases_of, steps = (np.concatenate(both) for both in parts)
     stream = np.concatenate([going.drawn, drawn[of].ravel()])
     received = yield from cases.outcomes(cases_of, steps, stream, Decisions(*named))
-    return going.filled(received[:begun]), received[begun:].reshape(len(of), streams, -1)
+    return going.filled(received[:begun]), received[begun:].reshape(len(of), streams, received.shape[1])
 
 
 def _going(cases: Cases, drawn: Streams, case: Rows, step: Rows) -> Going:

@@ -36,8 +36,8 @@ def summary_rows(explanation: Explanation | None) -> list[tuple[str, str]]:
 
 def _fewer(explanation: Explanation) -> str:
     """That there would have been more to explain, were it not for the agents' memory."""
-    held_back = explanation.get("memory") and explanation["explained"] == explanation["most"]
-    return " (a tenth of what is explained without a memory)" if held_back else ""
+    held = explanation.get("memory") and explanation["explained"] == explanation["held_to"]
+    return " (with a memory fewer are)" if held else ""
 
 
 def notes(explanation: Explanation) -> list[str]:
@@ -47,9 +47,9 @@ def notes(explanation: Explanation) -> list[str]:
         text.append("There is no compiled twin of this environment, so only a few failures were explained.")
     elif _fewer(explanation):
         text.append(
-            f"The agents have a memory, with which a step takes ten times as long: {failures(explanation['most'])}"
-            " at most were explained, a tenth of the setting explain, and smallest examples looked for in two of them."
-            " explain=all explains every different one."
+            "The agents have a memory, with which a step takes ten times as long: only"
+            f" {failures(explanation['explained'])} were explained (a tenth of the setting, 20 in any case), and"
+            " smallest examples were looked for in two of them. explain=all explains every different one."
         )
     if not explanation["restored"]:
         text.append(
