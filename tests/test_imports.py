@@ -60,6 +60,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     "numba": {
         "campaign/packing/compiled",
         "engine/choice",
+        "engine/meeting",
         "strategies/scout/spacing",
         "tasks/kernels",
         "tasks/mpe/physics",
