@@ -184,7 +184,7 @@ def test_of_a_team_with_a_memory_fewer_are_explained_and_it_is_said(
     outcome = taken(explanations(context, np.empty(0, np.int64)), lambda wanted: pytest.fail("nothing to execute"))
     document = outcome.documents["explain.json"]
     assert (document["held_to"], document["memory"]) == (held_to, True)
-    full = {**document, "explained": most, "causes": {"start": most}, "with_decision": 0}
+    full = {**document, "explained": most or 30, "causes": {"start": most or 30}, "with_decision": 0}
     assert ("with a memory fewer" in words.summary_rows(full)[0][1]) == (held_to is not None)
     assert any("have a memory" in note for note in words.notes(full)) == (held_to is not None)
 
