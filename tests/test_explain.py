@@ -14,8 +14,9 @@ import pytest
 from test_search import chosen, search, team
 
 from epymarl_fairtest import commands
+from epymarl_fairtest.api.explaining import Loaded
 from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
-from epymarl_fairtest.campaign.steps.explain import answers, decisions, sharing, words
+from epymarl_fairtest.campaign.steps.explain import answers, decisions, explanations, most_of, sharing, words
 from epymarl_fairtest.campaign.steps.explain.arms import Both
 from epymarl_fairtest.campaign.steps.explain.better import compared
 from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions, Plans, remembered
@@ -168,6 +169,24 @@ def test_a_failure_is_settled_where_no_later_step_is_open() -> None:
         known = np.flatnonzero(~np.isnan(curve))
         assert all(curve[t] >= SURE for t in known if t >= at)
         assert at == 0 or any(curve[t] < SURE for t in known if t < at)
+
+
+@pytest.mark.parametrize(
+    ("setting", "most", "held_to"), [(200, 20, 20), (1000, 100, 100), (5, 5, None), ("all", None, None)]
+)
+def test_of_a_team_with_a_memory_fewer_are_explained_and_it_is_said(
+    setting: int | str, most: int | None, held_to: int | None
+) -> None:
+    context, _, failures = context_of("tag")
+    nothing: Any = Loaded(failures.take(slice(0, 0)))
+    context = replace(context, settings=replace(context.settings, explain=setting), recorded=nothing)
+    assert most_of(context) == most
+    outcome = taken(explanations(context, np.empty(0, np.int64)), lambda wanted: pytest.fail("nothing to execute"))
+    document = outcome.documents["explain.json"]
+    assert (document["held_to"], document["memory"]) == (held_to, True)
+    full = {**document, "explained": most or 30, "causes": {"start": most or 30}, "with_decision": 0}
+    assert ("with a memory fewer" in words.summary_rows(full)[0][1]) == (held_to is not None)
+    assert any("have a memory" in note for note in words.notes(full)) == (held_to is not None)
 
 
 def test_the_cause_follows_the_three_rules() -> None:
