@@ -61,6 +61,7 @@ $(VENV)/.demo: $(VENV)/bin/python $(SETUP)
 
 $(VENV)/.test: $(VENV)/.demo $(SETUP)
 	$(PIP) -e ".[pymarlzoo,test,dask,ray,qd]"
+	@$(VENV)/bin/python -m compileall -q -j 0 $(VENV)/lib || true  # tests start Python often; some files are templates
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.demo $(SETUP)

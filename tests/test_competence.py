@@ -11,7 +11,7 @@ import pytest
 from support import engine_of
 from test_search import chosen, search, team
 
-from epymarl_fairtest.campaign.cautions import cautions, competence_rows, share, worst_off_sentence
+from epymarl_fairtest.campaign.cautions import cautions, competence_rows, worst_off_sentence
 from epymarl_fairtest.campaign.steps.random_team import compared
 from epymarl_fairtest.core import episodes
 from epymarl_fairtest.core.chance import unfair_by_chance
@@ -230,10 +230,3 @@ def test_the_terminal_gives_returns_beside_a_random_teams_and_folds_long_lines()
     assert ("by chance", "rewards divided at random would be unfair in 50%") in rows
     assert [name for name, _ in rows].count("take care") == 1
     assert max(len(value) for _, value in rows) <= 100
-
-
-@pytest.mark.parametrize(
-    ("value", "told"), [(0, "0%"), (0.004, "0.4%"), (0.011, "1.1%"), (0.85, "85%"), (0.996, "99.6%"), (1, "100%")]
-)
-def test_shares_in_the_terminal(value: float, told: str) -> None:
-    assert share(value) == told
