@@ -14,13 +14,13 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.demo  ## test a shipped team, then train a small one with fairtest=True and test it
 	$(VENV)/bin/fairtest demo --out build/demo
 
-PYTEST = $(VENV)/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST = $(VENV)/bin/python -m pytest --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/.test  ## run the tests, some minutes
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n auto -m "not slow"
 
 test-slow: $(VENV)/.test  ## run the slow ones: Ray and Dask, browser, crashes, documentation, long trainings
-	$(PYTEST) -m slow
+	$(PYTEST) -n $$(($$(nproc) + 1)) -m slow  # one more than cores: hosts and clusters make it wait
 
 check: $(VENV)/.check  ## format, lint and types
 	$(VENV)/bin/ruff format --check .

@@ -227,7 +227,6 @@ for module, words, said in json.loads(sys.argv[1]):
     os.wait()
 """
 DRAWN = {  # what is drawn -> the library that is not there, the words, what is said
-    "report": ("matplotlib", ["report", "RUN"], "fairtest report needs matplotlib", "pip install matplotlib"),
     "films": ("PIL", ["report", "RUN"], "fairtest report needs pillow", "pip install pillow"),
     "figure": ("matplotlib", ["compare", "RUN", "RUN/../b", "--figure", "RUN/../it.png"],
                "--figure needs matplotlib", "pip install matplotlib"),
