@@ -25,13 +25,15 @@ from epymarl_fairtest.campaign.steps.explain.responsibility import responsibilit
 from epymarl_fairtest.campaign.steps.explain.situations import features_of, situations, together
 from epymarl_fairtest.campaign.steps.explain.smallest import smallest_examples
 from epymarl_fairtest.campaign.steps.explain.what_if import arrays_of, drawn, what_if
+from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.ledger import purpose
 
 EXPLAIN = purpose("explain", "failures again with something changed, to explain them (not charged)")
 TOGETHER = 256  # failures that are explained at once: enough to fill the engine's batches
 UNLESS_TWIN = 3  # failures that are explained where there is no compiled twin and `explain` is a number
 WITH_MEMORY = 20  # failures, or a tenth of `explain`: where agents have a memory a step takes ten times as long
-EXAMPLES, EXAMPLES_WITH_MEMORY = 10, 2  # smallest examples: of the failures that the page shows
+EXAMPLES, EXAMPLES_WITH_MEMORY = 10, 2  # failures, of those that the page shows, whose smallest examples are looked for
+ENOUGH = 4  # smallest examples, after which the second half of these failures is not looked at: the page draws no more
 FILE, ARRAYS = "explain.json", "explain.npz"
 
 
@@ -74,8 +76,7 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
         cases = Cases.of(context, context.recorded.failures(part[order]).take(np.argsort(order)))
         found = yield from answers(cases)
         answered = found.entries()
-        few = [n for n in range(len(cases)) if len(entries) + n < most_examples]
-        examples, episodes = yield from smallest_examples(cases, few)
+        examples, episodes = yield from _some_examples(cases, most_examples - len(entries))
         for n, entry in enumerate(answered):
             entry["smallest"] = examples.get(n)
         entries += answered
@@ -102,6 +103,19 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
         files={ARRAYS: arrays_of(entries, curves, instead, small)} if entries else {},
         documents={FILE: document},
     )
+
+
+def _some_examples(cases: Cases, most: int) -> Asking[tuple[dict[int, Entry], list[Episodes]]]:
+    """Smallest examples of some of the first cases, by case; and their episodes."""
+    examples: dict[int, Entry] = {}
+    episodes: list[Episodes] = []
+    few = range(min(most, len(cases)))
+    for some in (few[: most // 2], few[most // 2 :]):
+        if len(examples) < ENOUGH:
+            found, executed = yield from smallest_examples(cases, some)
+            examples |= found
+            episodes += executed
+    return examples, episodes
 
 
 def answers(cases: Cases) -> Asking[Answers]:

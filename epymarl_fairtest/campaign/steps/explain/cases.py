@@ -18,7 +18,7 @@ from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Remembered, Tests, operator_code, tests_from_seeds
 from epymarl_fairtest.core.judged import places_of
 
-AT_ONCE = 8192  # tests of one request: more would only hold more memory
+AT_ONCE = 16384  # tests of one request: more would only hold more memory
 REMEMBERED = 2**27  # bytes of what agents carry from step to step that are held at once
 Answer = TypeVar("Answer")
 Asking = Generator[Execute, Episodes, Answer]

@@ -44,11 +44,18 @@ def several_decisions(cases: Cases, which: Rows) -> Asking[tuple[NDArray[np.bool
             break
         case = np.repeat(which, last - first)
         some = Plans(np.concatenate([plans[int(one)][first:last] for one in which]))
-        received = yield from cases.outcomes(case, cases.first[case], None, some)
+        received = yield from cases.outcomes(case, _begins(cases, case, some), None, some)
         better = compared(cases.context.judge, cases.received[case], received).better
         found[which] = better.reshape(len(which), -1).any(axis=1)
         tried[which] = last
     return found, tried
+
+
+def _begins(cases: Cases, case: Rows, plans: Plans) -> Rows:
+    """Where each plan may first change something: until then the failure is as it was."""
+    planned = (plans.actions >= 0).any(axis=2) & cases.decided[case]
+    first: Rows = np.where(planned.any(axis=1), planned.argmax(axis=1), cases.episodes.length[case] - 1)
+    return first
 
 
 def _random_plans(cases: Cases, case: int) -> NDArray[np.int16]:
