@@ -410,8 +410,9 @@ def test_a_command_is_copied_by_its_button(opened: Callable[..., Any]) -> None:
 
 def test_any_row_of_the_table_opens_its_failure(opened: Callable[..., Any]) -> None:
     driver = opened()
+    lines = WebDriverWait(driver, 20).until(lambda page: page.find_elements(By.CSS_SELECTOR, "#failures tbody tr"))
     rows = driver.find_elements(By.CSS_SELECTOR, "#failures .opens")
-    assert rows, "failures without a player of their own"
+    assert rows, f"failures without a player of their own, of {len(lines)}"
     number = rows[0].text
     place = column(driver, "id").index(number)
     table = [column(driver, f"received{agent}")[place] for agent in range(3)]
