@@ -9,6 +9,7 @@ import numpy as np
 
 from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.core.statistics import Rate
+from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.chart import ACCENT, DASHED, DOTTED, INK, PAPER, QUIET, Chart, Span, ticks
 from epymarl_fairtest.report.drawing import colour
 from epymarl_fairtest.report.operators import operator_named
@@ -123,7 +124,8 @@ def growth_figure(view: View) -> str:
     judged, rate = int(growth.episodes[-1]), view.rate
     top = max(float(growth.total), rate.high * judged if rate else 0.0)
     across, up = (0.0, max(judged, 1.0)), (0.0, max(top, 1.0) * 1.14)
-    chart = Chart(WIDE, 2.85, across, up, x=ticks(across, 5, _count, whole=True), y=ticks(up, 5, _count, whole=True),
+    x, y = (ticks(span, 5, wording.number, whole=True) for span in (across, up))
+    chart = Chart(WIDE, 2.85, across, up, x=x, y=y,
                   labels=("executed episodes", "starts with an unfair execution"))  # fmt: skip
     for _, first, last, random in growth.phases:
         if not random:
@@ -220,7 +222,7 @@ def lineage_figure(view: View, chains: Sequence[Sequence[Link]]) -> str:
     values = [link.index for chain in chains for link in chain]
     longest = max(len(chain) for chain in chains)
     across, up = (-0.3, longest - 0.5), _padded([value for value in [*values, view.theta] if np.isfinite(value)])
-    chart = Chart(WIDE, 2.75, across, up, x=ticks(across, 9, _count, whole=True), y=ticks(up, 6, _plain),
+    chart = Chart(WIDE, 2.75, across, up, x=ticks(across, 9, wording.number, whole=True), y=ticks(up, 6, _plain),
                   labels=("changes since the random start", "fairness index"))  # fmt: skip
     chart.line([(end, view.theta) for end in across], INK, 1, DOTTED)
     for number, chain in sorted(enumerate(chains), reverse=True):  # the first one on top
@@ -258,7 +260,3 @@ def _plain(value: float) -> str:
 
 def _share(value: float) -> str:
     return f"{100 * value:.6g}%"
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}"
