@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -20,12 +21,20 @@ from epymarl_fairtest.report.observer import Page
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until everything is imported
     signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in a shell's background are born deaf to it
     torch.set_num_threads(1)  # as FairTest does: more threads only collapse on a shared machine
     os.fsync = lambda handle: None  # no test survives a power cut; those that kill processes start their own
     Page.finished = lambda *run: None  # type: ignore[method-assign]  # drawing takes longer than most searches: see `pages`
     if getattr(config.option, "numprocesses", None) and not (SPREAD or config.option.collectonly):
         compile_twins()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: looking through it again and again would take a tenth of the time."""
+    gc.freeze()
+    gc.set_threshold(50_000)
+    gc.enable()
 
 
 draw = Page.finished

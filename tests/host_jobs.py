@@ -21,7 +21,7 @@ from typing import Any
 import gymnasium
 import pytest
 import warm
-from support import FAIRTEST, LIMITED, child_environment
+from support import FAIRTEST, child_environment
 
 from epymarl_fairtest.host.build import configuration, load_host
 from epymarl_fairtest.host.hosts import Host
@@ -37,10 +37,10 @@ SHORT = (
 )
 BRIEF = SHORT.replace(" epsilon_anneal_time=1000", "")  # for algorithms that do not explore by epsilon
 PAGE = "fairtest_args.report=True"  # as it is unless a test has no use for it
-CURVE = "fairtest_args.curve_episodes=60"
+CURVE = "fairtest_args.curve_episodes=30"
 LONG = (
-    "t_max=1200 batch_size=8 save_model=True save_model_interval=200 test_interval=600 test_nepisode=2"
-    " log_interval=200 runner_log_interval=200 learner_log_interval=200"
+    "t_max=600 batch_size=4 save_model=True save_model_interval=100 test_interval=300 test_nepisode=2"
+    " log_interval=100 runner_log_interval=100 learner_log_interval=100"
     f" {CURVE}"
 )
 PARALLEL = "runner=parallel batch_size_run=2"
@@ -54,7 +54,7 @@ ACTOR_CRITIC = {  # besides mappo and ippo, which are trained longer
                 *PAC),
     "zoo": ("ippo_ns", "maa2c", "ia2c", "coma", "maddpg"),
 }  # fmt: skip
-SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=300 fairtest_args.explain=2"
+SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=220 fairtest_args.explain=2 fairtest_args.replay=10"
 ON = "fairtest=True"
 FORAGING, SPREAD, TAG = "lbforaging:Foraging-8x8-3p-3f-v3", "pz-mpe-simple-spread-v3", "pz-mpe-simple-tag-v3"
 
@@ -333,13 +333,11 @@ class Workshop:
             code, output = self._fresh([*FAIRTEST, "install", "."], folder, environment)
             assert code == 0, output
             code, output = self._fresh([sys.executable, program, *arguments], folder, environment)
-        elif job.fresh or job.largest_file is not None:
-            command = [*FAIRTEST, "launch", "--", program, *arguments]
-            if job.largest_file is not None:
-                command = [sys.executable, "-c", LIMITED, str(job.largest_file), *command]
-            code, output = self._fresh(command, folder, environment)
+        elif job.fresh:
+            code, output = self._fresh([*FAIRTEST, "launch", "--", program, *arguments], folder, environment)
         else:
-            code, output = self._forked(["launch", "--", program, *arguments], folder, environment)
+            words = ["launch", "--", program, *arguments]
+            code, output = self._forked(words, folder, environment, job.largest_file)
         return Finished(job, folder, code, output)
 
     def _fresh(self, command: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
@@ -353,10 +351,12 @@ class Workshop:
             self._children.remove(child)
         return child.returncode, output.decode(errors="replace")
 
-    def _forked(self, words: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    def _forked(
+        self, words: list[str], folder: Path, environment: dict[str, str], largest_file: int | None
+    ) -> tuple[int, str]:
         said = folder.with_suffix(".txt")
         with self._child():
-            child = warm.start(words, folder, environment, said)
+            child = warm.start(words, folder, environment, said, largest_file=largest_file)
             self._children.add(child)
         child.join(timeout=600)
         with self._lock:

@@ -86,11 +86,6 @@ def every_method() -> list[Any]:
 # --- processes ---------------------------------------------------------------------------------------
 
 FAIRTEST = [sys.executable, "-m", "epymarl_fairtest"]
-LIMITED = (
-    "import os, resource, sys; limit = int(sys.argv[1]);"
-    " resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); os.execv(sys.argv[2], sys.argv[2:])"
-)
-"""Every file of the child may have at most that many bytes: a real OSError where the disk would be full."""
 
 
 def child_environment(private: Path, *modules: Path, **more: str) -> dict[str, str]:

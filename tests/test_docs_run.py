@@ -1,7 +1,7 @@
 """Every command and every Python block of the pages is executed, in order, page by page, in a small world.
 
 Sizes are made small by the words of the command alone (`SMALLER`, `INSTEAD`, `ADDED`), and the shipped teams come with
-few of their training episodes, the one with a memory with a short time limit. What is not executed here stands in
+few of their training episodes, tag's with short ones and without a memory. What is not executed here stands in
 `NOT_HERE` with its reason, in `KINDS` with the training run of test_plugin.py that does the same, or is one of many
 examples alike (`FEW`).
 """
@@ -32,7 +32,7 @@ from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
 
 SMALLER = {
-    "--budget": "300",
+    "--budget": "220",
     "--seeds": "1",
     "--episodes": "60",
     "--steps": "200",
@@ -48,20 +48,20 @@ INSTEAD = {  # words
 }
 SIZES = "--set pool=40 --set offspring=8 --set predictor_episodes=20"
 ADDED = {  # to a command that holds these words, unless it says the same itself
-    "fairtest run --policy": "--budget 300 --set replay=20 --set explain=3",
+    "fairtest run --policy": "--budget 220 --set replay=20 --set explain=2",
     "--policy RUN/policy": "--set d=100 --set replay=20",  # one level instead of the best of three
-    "fairtest gate --policy": "--budget 300",
+    "fairtest gate --policy": "--budget 220",
     "fairtest calibrate": "--episodes 60",
     "fairtest choose": "--episodes 60",
     "fairtest explain runs/1": "--set explain=5",
     "fairtest repair": "--executions 100 --jobs 1 --weight 1",
     "fairtest policies check": "--episodes 20",
-    "fairtest study": "--budget 300 --jobs 1 --methods fairtest random",
+    "fairtest study": "--budget 220 --jobs 1 --methods fairtest random",
     "--preset paper": SIZES,
     "--accounting paper": SIZES,
     "benchmarks.exact": "--episodes 20 --tasks spread --agents mlp64 --host pymarlzoo",
     "benchmarks.simulators": "--worlds 64",
-    "benchmarks.effect": "--variants random --seeds 1 --budget 200",
+    "benchmarks.effect": "--variants random --seeds 1 --budget 220",
     "benchmarks.genetic": "--help",  # three whole runs, each in a process of its own
     "benchmarks.starts": "--starts 3 --times 2",
     "benchmarks.explain": "--teams mpe-qmix",
@@ -182,15 +182,18 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             (checkout / name).write_text(text)
     for shipped in (ROOT / "policies").iterdir():
-        lean_copy(shipped, clone / "policies" / shipped.name)
-    with_memory = clone / "policies" / "pp-iql" / "policy.yaml"
-    with_memory.write_text(with_memory.read_text().replace("time_limit: 50\n", "time_limit: 12\n"))
+        if not shipped.name.startswith("pp-"):
+            lean_copy(shipped, clone / "policies" / shipped.name)
+    for tag in ("pp-iql", "pp-qmix"):  # a team with a memory would take several times as long
+        lean_copy(ROOT / "policies" / "pp-qmix", clone / "policies" / tag)
+        record = clone / "policies" / tag / "policy.yaml"
+        record.write_text(record.read_text().replace("time_limit: 50\n", "time_limit: 12\n"))
     team = policy_folder(clone / "team", time_limit=8)
     policy_folder(clone / "TAG" / "policy", task="tag", time_limit=8)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(clone)
         for name, seed in (("RUN", 0), ("runs/main", 1), ("runs/candidate", 2), ("runs/1", 3)):
-            assert fairtest(f"run --policy team --budget 300 --set replay=5 --seed {seed} --out {name}") == 0
+            assert fairtest(f"run --policy team --budget 220 --set replay=5 --seed {seed} --out {name}") == 0
     shutil.copytree(team, clone / "RUN" / "policy")
     results = clone / "results"
     models = host_models(results, "qmix")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import TESTS
 from test_extending import ENTRY_POINTS, REGISTRIES, write_package
 
 from epymarl_fairtest.commands import main
@@ -47,9 +48,11 @@ COMMANDS = {
 DRIVER = """
 import contextlib, io, json, sys
 from pathlib import Path
+import support
 from epymarl_fairtest.commands import main
 from epymarl_fairtest.testing import save_random_team
 
+support.in_small()
 save_random_team(Path("RUN/policy"), "my_world:Berries-v0", time_limit=25)
 done = {}
 for name, words in json.loads(sys.argv[1]).items():
@@ -98,7 +101,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def commands(installed: Path, folder: Path) -> dict[str, tuple[int, str, str]]:
     """Every command in one fresh process: code, output, errors."""
-    done = python(["-c", DRIVER, json.dumps(COMMANDS)], folder, installed)
+    done = python(["-c", DRIVER, json.dumps(COMMANDS)], folder, installed, TESTS)
     assert done.returncode == 0, done.stderr
     results: dict[str, tuple[int, str, str]] = json.loads(done.stdout.splitlines()[-1])
     return results

@@ -46,7 +46,7 @@ def test_no_folder_crashes_fools_or_makes_touch_anything() -> None:
 
 @pytest.mark.slow
 def test_no_study_folder_crashes_fools_or_makes_touch_anything() -> None:
-    found = hostile.measure(80, seed=1, only=["studies"])["studies"]
+    found = hostile.measure(40, seed=1, only=["studies"])["studies"]
     assert {name: found[name] for name in hostile.WRONG if found.get(name)} == {}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import signal
 import sys
 import time
@@ -24,11 +25,21 @@ LIBRARIES = (
 OURS = ("epymarl_fairtest.commands", "epymarl_fairtest.campaign.run", "epymarl_fairtest.host.plugin")
 
 
-def start(words: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path) -> BaseProcess:
-    """`fairtest WORDS` in that folder and environment; what it says goes to the file `output`."""
+def start(
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: Path,
+    *,
+    largest_file: int | None = None,
+) -> BaseProcess:
+    """`fairtest WORDS` in that folder and environment; what it says goes to the file `output`.
+
+    A file that would have more bytes than the largest is refused, as by a full disk.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*LIBRARIES, *OURS])
-    process = context.Process(target=_command, args=(list(words), folder, dict(environment), output))
+    process = context.Process(target=_command, args=(list(words), folder, dict(environment), output, largest_file))
     process.start()
     return process
 
@@ -42,7 +53,9 @@ def finished(words: Sequence[str], folder: Path, environment: Mapping[str, str],
     return process.exitcode, said
 
 
-def _command(words: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:
+def _command(
+    words: list[str], folder: Path, environment: dict[str, str], output: Path, largest_file: int | None
+) -> None:
     multiprocessing.set_start_method("fork", force=True)  # as everywhere outside of here
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.clear()
@@ -52,6 +65,8 @@ def _command(words: list[str], folder: Path, environment: dict[str, str], output
     said = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (1, 2):
         os.dup2(said, stream)
+    if largest_file is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     hurry()
     from epymarl_fairtest.commands import main
 
