@@ -54,7 +54,7 @@ ACTOR_CRITIC = {  # besides mappo and ippo, which are trained longer
                 *PAC),
     "zoo": ("ippo_ns", "maa2c", "ia2c", "coma", "maddpg"),
 }  # fmt: skip
-SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=220 fairtest_args.explain=2 fairtest_args.replay=10"
+SEARCH = "fairtest_args.method=fairtest fairtest_args.budget=220 fairtest_args.explain=2"
 ON = "fairtest=True"
 FORAGING, SPREAD, TAG = "lbforaging:Foraging-8x8-3p-3f-v3", "pz-mpe-simple-spread-v3", "pz-mpe-simple-tag-v3"
 
@@ -141,7 +141,7 @@ def _jobs() -> dict[str, Job]:
         Job("zoo/qmix-foraging-off", f"--config=qmix {lbf} {SHORT} {LONG}", fresh=True),
         Job(
             "epymarl/qmix-foraging-parallel",
-            f"--config=qmix {lbf} {ON} {SHORT} {LONG} {PARALLEL} use_rnn=True fairtest_args.training_pool=10",
+            f"--config=qmix {lbf} {ON} {SHORT} {LONG} {PARALLEL} use_rnn=True fairtest_args.training_pool=5",
         ),
         Job(
             "epymarl/qmix-foraging-parallel-off",

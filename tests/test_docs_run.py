@@ -59,6 +59,7 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "fairtest study": "--budget 220 --jobs 1 --methods fairtest random",
     "--preset paper": SIZES,
     "--accounting paper": SIZES,
+    "theta=auto": SIZES,
     "benchmarks.exact": "--episodes 20 --tasks spread --agents mlp64 --host pymarlzoo",
     "benchmarks.simulators": "--worlds 64",
     "benchmarks.effect": "--variants random --seeds 1 --budget 220",

@@ -186,8 +186,8 @@ def test_the_saved_team_and_pool_describe_the_training(name: str, finished: Resu
 def test_the_pool_keeps_no_more_than_its_size(name: str, finished: Results) -> None:
     pool = load_sample(finished(name).run / "policy" / "training_pool.npz")
     positions = pool.position.tolist()
-    assert len(positions) == len(set(positions)) == 10
-    assert max(positions) > 20
+    assert len(positions) == len(set(positions)) == 5
+    assert max(positions) > 10
 
 
 @each(PAIRS)
@@ -266,7 +266,7 @@ def test_training_is_bit_identical_with_and_without_fairtest(name: str, finished
     assert off.code == 0, off.output
     with_it, without = checkpoints(on), checkpoints(off)
     steps = sorted({int(file.split("/")[0]) for file in without})
-    assert steps[-1] >= 1000  # the last that the host's interval met
+    assert steps[-1] >= 600  # the last that the host's interval met
     assert with_it.keys() == without.keys()
     for file, expected in without.items():
         assert with_it[file].keys() == expected.keys()
@@ -281,7 +281,7 @@ def test_training_is_bit_identical_with_and_without_fairtest(name: str, finished
 def test_logged_statistics_are_the_same_with_and_without_fairtest(name: str, finished: Results) -> None:
     on, off = finished(name).statistics(), finished(f"{name}-off").statistics()
     assert len(off["loss"]) >= 3
-    assert off["loss"][-1][0] >= 1000
+    assert off["loss"][-1][0] >= 500
     assert {"return_mean", "test_return_mean", "grad_norm", "q_taken_mean", "epsilon"} <= set(off)
     assert {key: value for key, value in on.items() if not key.startswith("fairtest_")} == off
 
