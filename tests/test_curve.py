@@ -196,8 +196,8 @@ def test_learning_to_achieve_something_is_not_said_to_make_a_team_unfair() -> No
     assert points[0].unfair < points[-1].unfair
     told = trend_sentence(story_of(replace(read_nothing(), points=points)))
     assert "Fairness got better with training" in told
-    assert "in the first half of the points 100.0% were unfair" in told
-    assert "in the second half 50.0%" in told
+    assert "in the first half of the points 100% were unfair" in told
+    assert "in the second half 50%" in told
 
 
 # --- choosing -----------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.campaign.steps import natural
 from epymarl_fairtest.campaign.summary import summary_table
 from epymarl_fairtest.core.ledger import ACCOUNTINGS, is_charged
+from epymarl_fairtest.core.numbers import estimate, percent
 from epymarl_fairtest.host.sacred_log import scalars
 from epymarl_fairtest.report.view import view_of
 from epymarl_fairtest.store.finished import read_run
@@ -128,11 +129,12 @@ def test_an_earlier_summary_without_the_rate_is_read(tmp_path: Path) -> None:
 def test_the_rate_leads_in_the_terminal_and_the_log_and_the_share_of_the_search_is_called_that(tmp_path: Path) -> None:
     summary = search(team(), chosen(**HILL), tmp_path / "run").summary
     rate, lines = summary["natural_rate"], summary_table(summary, tmp_path).splitlines()
-    told = f"{rate['rate']:.1%} unfair ({rate['low']:.1%} to {rate['high']:.1%}, 95% interval)"
+    value, low, high = estimate(rate["rate"], rate["low"], rate["high"])
+    told = f"{value} unfair ({low} to {high}, 95% interval)"
     assert lines[3].split(maxsplit=2) == ["natural", "rate", f"{told}, {rate['unfair']} of 20 random executions"]
     share = summary["failures"] / summary["evaluated"]
     (found,) = (line for line in lines if "found by the search" in line)
-    assert f"{summary['failures']} unfair episodes of 60 ({share:.1%}, the search's share)" in found
+    assert f"{summary['failures']} unfair episodes of 60 ({percent(share)}, the search's share)" in found
     logged = scalars(summary)
     assert list(logged)[:3] == ["natural_rate", "natural_rate_low", "natural_rate_high"]
     assert [logged[name] for name in list(logged)[:3]] == [rate["rate"], rate["low"], rate["high"]]

@@ -19,6 +19,7 @@ from epymarl_fairtest.commands import main
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
+from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.curve.point import Played, curve_judge, point_of
 from epymarl_fairtest.host import trainer as host_trainer
@@ -61,7 +62,7 @@ def test_a_repair_that_loses_too_much_return_is_none() -> None:
     told = judge(BEFORE, played(4.0, seed=1), played(1.0, level=12.0), max_loss=0.02)
     assert told.verdict == "not repaired"
     assert not told.within
-    assert f"{told.loss:.1%}" in told.why
+    assert percent(told.loss) in told.why
 
 
 def test_there_is_no_gain_without_the_control() -> None:
@@ -147,7 +148,7 @@ def test_the_welfare_follows_from_whether_agents_affect_one_another(name: str, w
     team, settings = saved_team(shipped("policies") / name, "env"), configure({"method": "random"})
     found = interaction_of(team, settings, curve_judge(settings, team.task))
     assert found.welfare == welfare
-    assert f"{found.share:.0%}" in found.sentence()
+    assert percent(found.share) in found.sentence()
 
 
 # --- the command --------------------------------------------------------------------------------------

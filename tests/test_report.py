@@ -31,7 +31,7 @@ from epymarl_fairtest.campaign.cautions import cautions
 from epymarl_fairtest.campaign.steps import Step, natural
 from epymarl_fairtest.commands.report import add_parser
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.numbers import percent
+from epymarl_fairtest.core.numbers import as_given, percent
 from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.host.sacred_log import SacredLog
 from epymarl_fairtest.report import one_file, opening, packed, page, replays, sections, svg, view
@@ -396,6 +396,11 @@ def test_the_table_holds_all_failures_the_lowest_first(runs: Runs) -> None:
 )
 def test_percentages_have_two_digits_that_matter(share: float, told: str) -> None:
     assert percent(share).replace(PLAIN, " ") == told
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.02, "2%"), (0.005, "0.5%"), (0.95, "95%"), (0.999, "99.9%")])
+def test_a_share_that_somebody_set_is_told_as_they_would_write_it(share: float, told: str) -> None:
+    assert as_given(share) == told
 
 
 @pytest.mark.parametrize(("unfair", "end"), [(0, "1.0"), (4, "5.0"), (100, "50"), (441, "100"), (500, "100")])

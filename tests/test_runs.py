@@ -14,6 +14,7 @@ import pytest
 
 from epymarl_fairtest.commands import main
 from epymarl_fairtest.commands.runs import DEPTH, listed, table, team_of
+from epymarl_fairtest.core.numbers import with_interval
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.study.jobs import Job, run_job
@@ -79,7 +80,7 @@ def test_the_table_has_a_line_per_run(place: Path, capsys: pytest.CaptureFixture
     (line,) = (line for line in lines if line.endswith(str(place / "finished")))
     cells = line.split()[2:]
     numbers = [str(summary[name]) for name in ("evaluated", "failures", "distinct_failures", "roots")]
-    rate = "{rate:.1%} ({low:.1%} to {high:.1%})".format(**summary["natural_rate"])
+    rate = with_interval(*(summary["natural_rate"][part] for part in ("rate", "low", "high")))
     assert " ".join(cells) == " ".join(
         ["finished", "mpe-qmix", "qmix", rate, "spread", "random", "3", *numbers, str(place / "finished")]
     )

@@ -242,8 +242,8 @@ def warnings(a: FinishedRun, b: FinishedRun, confidence: float) -> list[str]:
     low, high = newcombe(empty[1], empty[0], confidence)
     if low > 0 or high < 0:
         messages.append(
-            f"in {empty[0].estimate:.1%} of A's and {empty[1].estimate:.1%} of B's random executions nobody received"
-            " anything. These do not count as unfair, so a team may look fairer because it achieves less."
+            f"in {percent(empty[0].estimate)} of A's and {percent(empty[1].estimate)} of B's random executions nobody"
+            " received anything. These do not count as unfair, so a team may look fairer because it achieves less."
         )
     return messages
 

@@ -13,6 +13,7 @@ from epymarl_fairtest.campaign.tally import Tally
 from epymarl_fairtest.core.clock import Clock
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.ledger import Ledger
+from epymarl_fairtest.core.numbers import estimate, percent
 from epymarl_fairtest.core.statistics import CONFIDENCE
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.strategies.contract import Context
@@ -94,14 +95,15 @@ def natural_rate(rate: Mapping[str, float] | None) -> str:
     """The natural rate, as summary.json holds it, in words."""
     if rate is None:
         return "not known: there were no random executions (natural_episodes=0)"
-    interval = f"({rate['low']:.1%} to {rate['high']:.1%}, {CONFIDENCE:.0%} interval)"
-    return f"{rate['rate']:.1%} unfair {interval}, {rate['unfair']:,} of {rate['executions']:,} random executions"
+    value, low, high = estimate(rate["rate"], rate["low"], rate["high"])
+    interval = f"({low} to {high}, {CONFIDENCE:.0%} interval)"
+    return f"{value} unfair {interval}, {rate['unfair']:,} of {rate['executions']:,} random executions"
 
 
 def search_share(summary: Mapping[str, Any]) -> str:
     """What the search found: it says how well the search went, not how unfair the team is."""
     failures, evaluated = summary["failures"], summary["evaluated"]
-    share = f" ({failures / evaluated:.1%}, the search's share)" if evaluated else ""
+    share = f" ({percent(failures / evaluated)}, the search's share)" if evaluated else ""
     return f"{failures:,} unfair episodes of {evaluated:,}{share}"
 
 
@@ -110,5 +112,5 @@ def _shares(summary: dict[str, Any]) -> str:
     total, phases = summary["cpu_seconds"], dict(summary["phases"])
     proof = phases.pop("proof", None)
     parts = sorted(phases.items(), key=lambda item: -item[1])[:5]
-    text = f"{total:.1f} s: " + ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in parts if seconds)
+    text = f"{total:.1f} s: " + ", ".join(f"{name} {percent(seconds / total)}" for name, seconds in parts if seconds)
     return text if proof is None else f"{text}, the twin's proof {proof:.2f} s"

@@ -7,6 +7,7 @@ from argparse import Namespace
 from typing import Any
 
 from epymarl_fairtest.commands.arguments import add_team_arguments, settings_for_team, warn
+from epymarl_fairtest.core.numbers import percent
 
 ORDER = 120
 
@@ -44,7 +45,7 @@ def calibrate(args: Namespace) -> int:
         print(json.dumps({**asdict(result), **told}))
     else:
         print(
-            f"theta = {result.theta:.4f}: {result.share:.1%} of {result.defined} random executions have an index"
+            f"theta = {result.theta:.4f}: {percent(result.share)} of {result.defined} random executions have an index"
             f" ({settings.index}) of at most that; in {result.episodes - result.defined} more nobody received anything."
             f" The task's own threshold is {team.task.theta:g}."
         )

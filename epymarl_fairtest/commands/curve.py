@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from epymarl_fairtest.commands.arguments import add_setting_arguments, given_settings, warn
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.numbers import as_given, percent, with_interval
 
 if TYPE_CHECKING:
     from epymarl_fairtest.curve.checkpoints import Checkpoint
@@ -202,13 +203,13 @@ def text_of(story: Mapping[str, Any]) -> str:
     rows: list[tuple[str, ...]] = [
         ("step", "return", "natural rate", "index", "worst off", "best off", "undefined", "")
     ]
-    names = {"final": "final", "best_return": "best return", "fairest": f"fairest within {story['max_loss']:.0%}"}
+    names = {"final": "final", "best_return": "best return", "fairest": f"fairest within {as_given(story['max_loss'])}"}
     for point in story["points"]:
         marks = ", ".join(name for mark, name in names.items() if story[mark] == point["step"])
-        rate = "-" if point["rate"] is None else f"{point['rate']:.1%} ({point['low']:.1%} to {point['high']:.1%})"
+        rate = "-" if point["rate"] is None else with_interval(point["rate"], point["low"], point["high"])
         index = "-" if point["index"] is None else f"{point['index']:.3f}"
         amounts = [f"{point[name]:.3f}" for name in ("return", "worst_off", "best_off")]
-        rows.append((f"{point['step']:,}", amounts[0], rate, index, *amounts[1:], f"{point['undefined']:.1%}", marks))
+        rows.append((f"{point['step']:,}", amounts[0], rate, index, *amounts[1:], percent(point["undefined"]), marks))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(f"{cell:>{w}}" for cell, w in zip(row[:-1], widths, strict=False)) for row in rows]
     lines = [f"{line}  {row[-1]}".rstrip() for line, row in zip(lines, rows, strict=True)]

@@ -27,6 +27,7 @@ from epymarl_fairtest.commands.arguments import (
     warn,
 )
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.numbers import as_given
 from epymarl_fairtest.core.statistics import CONFIDENCE
 from epymarl_fairtest.settings import Rule, between, whole
 
@@ -63,7 +64,7 @@ def judge_rate(run: FinishedRun, limit: float, confidence: float) -> Finding:
     passed = (rate.high if confidence else rate.estimate) <= limit
     words = f"{rate} of {rate.executions:,} random executions, at most {limit:g}"
     if not passed and rate.estimate <= limit:
-        words += f" (not shown with {confidence * 100:.4g}% confidence; more random executions may show it)"
+        words += f" (not shown with {as_given(confidence)} confidence; more random executions may show it)"
     return rate.estimate, passed, words
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.numbers import as_given
+
 if TYPE_CHECKING:
     from epymarl_fairtest.store.finished import FinishedRun
 
@@ -42,4 +44,4 @@ def _difference(a: NDArray[Any], b: NDArray[Any], confidence: float) -> tuple[fl
 
 
 def _told(words: str, passed: bool, confidence: float) -> str:
-    return f"{words} ({confidence * 100:.4g}% confidence): {'not shown to be worse' if passed else 'worse'}"
+    return f"{words} ({as_given(confidence)} confidence): {'not shown to be worse' if passed else 'worse'}"

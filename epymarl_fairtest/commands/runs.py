@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.numbers import with_interval
 
 ORDER = 50
 DEFAULT = ("results", "runs", ".")
@@ -212,7 +213,7 @@ def _row(run: Run) -> tuple[str, ...]:
         run.state,
         number(run.team),
         number(run.algorithm),
-        "-" if rate is None else f"{rate['rate']:.1%} ({rate['low']:.1%} to {rate['high']:.1%})",
+        "-" if rate is None else with_interval(rate["rate"], rate["low"], rate["high"]),
         number(run.task),
         number(run.method),
         "-" if run.seed is None else str(run.seed),  # to be copied

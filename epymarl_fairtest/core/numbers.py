@@ -18,6 +18,25 @@ def percent(share: float) -> str:
     return f"{value:.{digits}f}%"
 
 
+def as_given(share: float) -> str:
+    """A share that somebody set, as they would write it: 2%, 0.5%, 99.9%."""
+    return f"{100 * share:.4g}%"
+
+
+def estimate(value: float, low: float, high: float) -> tuple[str, str, str]:
+    """A share and the ends of its interval, with as many digits as tell the ends apart."""
+    width = 100 * (high - low)
+    digits = min(max(1 - math.floor(math.log10(width)), 0), 6) if width > 0 else 0
+    first, second, third = (f"{100 * x:.{digits}f}%" if 0 < x < 1 else percent(x) for x in (value, low, high))
+    return first, second, third
+
+
+def with_interval(value: float, low: float, high: float) -> str:
+    """In one cell of a table: 3.4% (2.0% to 5.4%)."""
+    first, second, third = estimate(value, low, high)
+    return f"{first} ({second} to {third})"
+
+
 def amount(value: float) -> str:
     return f"{value:.{1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3}f}".replace("-", "−")
 

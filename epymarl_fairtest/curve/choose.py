@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from epymarl_fairtest.core.numbers import as_given, percent, with_interval
 from epymarl_fairtest.core.statistics import sign_test
 from epymarl_fairtest.curve.marks import best_return, fairest, least_return, loss_of
 from epymarl_fairtest.curve.point import Played, Point, point_of
@@ -81,20 +82,18 @@ def verdict(choice: Choice) -> str:
 
     def rate(point: Point) -> str:
         measured = point.rate
-        return (
-            "undefined" if measured is None else f"{measured.estimate:.2%} ({measured.low:.2%} to {measured.high:.2%})"
-        )
+        return "undefined" if measured is None else with_interval(measured.estimate, measured.low, measured.high)
 
     if chosen.step == final.step:
         return (
             f"No checkpoint is shown to be fairer: of {choice.candidates} in question the final team, of step"
-            f" {final.step:,}, is the fairest within {choice.max_loss:.1%} of the best return; its natural rate is"
-            f" {rate(final)} in {count}."
+            f" {final.step:,}, is the fairest within {as_given(choice.max_loss)} of the best return; its natural rate"
+            f" is {rate(final)} in {count}."
         )
     compared = (
         f"natural rate {rate(chosen)}, the final team's (step {final.step:,}) {rate(final)} in the same {count}; fairer"
         f" at {choice.fairer:,} starts, less fair at {choice.less_fair:,}, exact sign test p = {choice.p:.2g}. It loses"
-        f" {max(choice.loss, 0):.1%} of the best return (step {best.step:,})"
+        f" {percent(max(choice.loss, 0))} of the best return (step {best.step:,})"
     )
     if choice.shown:
         return f"The team of step {chosen.step:,} is fairer than the final one: {compared}."

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.numbers import as_given, estimate
+from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.curve.marks import MAX_LOSS, best_return, fairest
 from epymarl_fairtest.curve.series import FILE, Curve, read_curve
 from epymarl_fairtest.curve.trend import NOT_SHOWN, trend_of
@@ -56,8 +58,8 @@ def trend_sentence(story: Story) -> str:
     half = len(known) // 2
     paid = ", of the executions in which anybody received anything," if any(p["undefined"] for p in known) else ""
     rates = (
-        f"in the first half of the points {_unfair(known[:half]):.1%} were unfair{paid} and in the second half"
-        f" {_unfair(known[half:]):.1%}"
+        f"in the first half of the points {_unfair(known[:half])} were unfair{paid} and in the second half"
+        f" {_unfair(known[half:])}"
     )
     votes = (
         f"{trend['worse']} of the {known[0]['executions']:,} starts are unfair more often in later teams,"
@@ -68,11 +70,16 @@ def trend_sentence(story: Story) -> str:
     return f"Fairness got {trend['direction']} with training: {rates} ({votes})."
 
 
-def _unfair(points: Sequence[Story]) -> float:
+def _unfair(points: Sequence[Story]) -> str:
     """Share of these points' executions, as far as their index is defined: learning to achieve something does not
     make a team less fair by itself."""
     defined = sum(point["executions"] * (1 - point["undefined"]) for point in points)
-    return float(sum(point["unfair"] for point in points) / defined)
+    rate = rate_of(sum(point["unfair"] for point in points), round(defined))
+    return estimate(rate.estimate, rate.low, rate.high)[0]
+
+
+def _rate(point: Story) -> str:
+    return estimate(point["rate"], point["low"], point["high"])[0]
 
 
 def choice_sentence(story: Story) -> str:
@@ -80,11 +87,11 @@ def choice_sentence(story: Story) -> str:
     final, fair = at(story, "final"), at(story, "fairest")
     if final is None or fair is None:
         return ""
-    near = f"within {story['max_loss']:.0%} of the best return"
+    near = f"within {as_given(story['max_loss'])} of the best return"
     if fair["step"] == final["step"]:
         return f"The final team is the fairest {near}."
-    compared = "" if final["rate"] is None else f", the final team {final['rate']:.1%}"
+    compared = "" if final["rate"] is None else f", the final team {_rate(final)}"
     return (
-        f"The fairest team {near} is that of step {fair['step']:,}: {fair['rate']:.1%} of its executions were unfair"
+        f"The fairest team {near} is that of step {fair['step']:,}: {_rate(fair)} of its executions were unfair"
         f"{compared}. It was chosen by these executions; fairtest choose judges it on fresh ones."
     )

@@ -10,6 +10,7 @@ import numpy as np
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.engine.selection import make_engine
 from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.team.contract import Team
@@ -35,7 +36,7 @@ class Interaction:
 
     def sentence(self) -> str:
         effect = (
-            f"An agent that acts at random changes what each other agent receives by {self.share:.0%} of what it"
+            f"An agent that acts at random changes what each other agent receives by {percent(self.share)} of what it"
             " changes for itself"
         )
         if self.welfare == "gini":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.numbers import percent
 from epymarl_fairtest.curve.marks import loss_of
 from epymarl_fairtest.curve.point import Played, Point, point_of
 
@@ -61,7 +62,7 @@ def judge(before: Played, control: Played, repaired: Played, max_loss: float) ->
         return Judgement(VERDICTS[0], falls, loss, within, gains, why)
     if not within:
         return Judgement(
-            VERDICTS[0], falls, loss, within, gains, f"it loses {loss:.1%} of the return, more than allowed"
+            VERDICTS[0], falls, loss, within, gains, f"it loses {percent(loss)} of the return, more than allowed"
         )
     if not gains:
         why = "its rate falls, but the worst-off agent is not shown to gain: the better-off receive less"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from epymarl_fairtest.core.numbers import percent, with_interval
+
 Data = Mapping[str, Any]
 HEAD = (
     "team",
@@ -21,12 +23,12 @@ HEAD = (
 )
 
 
-def percent(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}%}"
+def share(value: float | None) -> str:
+    return "-" if value is None else percent(value)
 
 
 def rate_of(entry: Data) -> str:
-    return "-" if entry["rate"] is None else f"{entry['rate']:.2%} ({entry['low']:.2%} to {entry['high']:.2%})"
+    return "-" if entry["rate"] is None else with_interval(entry["rate"], entry["low"], entry["high"])
 
 
 def mean(entries: Sequence[Data], name: str) -> float | None:
@@ -42,8 +44,8 @@ def sentence(document: Data) -> str:
     worst = mean(repaired, "worst_off_change")
     return (
         f"{document['verdict'].capitalize()} ({reached} of {len(repaired)} seeds): natural rate"
-        f" {percent(document['before']['rate'])} before, {percent(mean(repaired, 'rate'))} after,"
-        f" {percent(mean(control, 'rate'))} with as much ordinary training; return {change or 0:+.1%}"
+        f" {share(document['before']['rate'])} before, {share(mean(repaired, 'rate'))} after,"
+        f" {share(mean(control, 'rate'))} with as much ordinary training; return {change or 0:+.1%}"
         f" (control {beside or 0:+.1%}), worst-off agent {worst or 0:+.1%}."
     )
 
@@ -68,7 +70,7 @@ def _row(name: str, entry: Data) -> tuple[str, ...]:
         f"{entry['return']:.3f}" + (f" ({entry['return_change']:+.1%})" if "return_change" in entry else ""),
         f"{entry['worst_off']:.3f}" + (f" ({entry['worst_off_change']:+.1%})" if "worst_off_change" in entry else ""),
         f"{entry['best_off']:.3f}",
-        percent(entry["undefined"], 1),
+        share(entry["undefined"]),
         f"{search['distinct_failures']} of {search['failures']}" if search else "",
         f"{again['unfair']} of {again['failures']} unfair" if again else "",
         _newly_unfair(entry),
@@ -79,7 +81,7 @@ def _newly_unfair(entry: Data) -> str:
     if "newly_unfair" not in entry:
         return ""
     beyond = entry.get("newly_unfair_beyond_control")
-    return percent(entry["newly_unfair"]) + (f" ({beyond:+.2%} on the control)" if beyond is not None else "")
+    return share(entry["newly_unfair"]) + (f" ({beyond:+.2%} on the control)" if beyond is not None else "")
 
 
 def text_of(document: Data) -> str:

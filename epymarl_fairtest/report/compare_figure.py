@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.numbers import as_given, estimate
 from epymarl_fairtest.report.plots import Plot
 from epymarl_fairtest.report.study_figures import HIGHLIGHT, INK, NO_DATE, STYLE, plain_axes
 
@@ -53,18 +54,19 @@ def compare_figure(sides: Sequence[Side], theta: float, index_name: str, confide
                   va="top", fontsize=8.5, color=INK)  # fmt: skip
     left.set_xlabel(f"{index_name} of an episode", **STYLE)
     left.set_ylabel("share of random executions", **STYLE)
-    left.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{share * 100:.4g}%"))
+    left.yaxis.set_major_formatter(FuncFormatter(lambda share, _: as_given(share)))
     for place, (side, colour) in enumerate(zip(sides, COLOURS, strict=True)):
         reach = [[side.rate - side.low], [side.high - side.rate]]
         right.errorbar(side.rate, place, xerr=reach, fmt="o", color=colour, markersize=8, elinewidth=2, capsize=4)
-        right.annotate(f"{side.rate:.2%}", (side.rate, place), (0, 9), textcoords="offset points", ha="center",
+        told = estimate(side.rate, side.low, side.high)[0]
+        right.annotate(told, (side.rate, place), (0, 9), textcoords="offset points", ha="center",
                        fontsize=8.5, color=INK)  # fmt: skip
     right.set_yticks(range(len(sides)), [side.name.partition(":")[0] for side in sides])
     right.set_ylim(len(sides) - 0.5, -0.6)
     right.set_xlim(0, max(max(side.high for side in sides) * 1.15, 1e-4))
     right.xaxis.set_major_locator(MaxNLocator(4))
-    right.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate * 100:.4g}%"))
-    right.set_xlabel(f"natural rate, interval at {confidence * 100:.4g}%", **STYLE)
+    right.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: as_given(rate)))
+    right.set_xlabel(f"natural rate, interval at {as_given(confidence)}", **STYLE)
     plain_axes(left, "both")
     plain_axes(right, "x")
     figure.legend(loc="outside lower left", ncols=2, frameon=False, fontsize=9)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.numbers import amount
+from epymarl_fairtest.core.numbers import amount, as_given, percent, with_interval
 from epymarl_fairtest.curve.story import at, choice_sentence, trend_sentence
 from epymarl_fairtest.report.svg import ACCENT, GRID, INK, OURS, QUIET, element_of
 
@@ -82,7 +82,7 @@ def _read_aloud(story: Mapping[str, Any], part: str, label: str) -> str:
     known = [point for point in story["points"] if point[part] is not None]
     if not known:
         return f"Line: {label} over the training steps; it is nowhere defined."
-    shown: Callable[[float], str] = (lambda value: f"{value:.1%}") if part == "rate" else amount
+    shown: Callable[[float], str] = percent if part == "rate" else amount
     first, last = known[0], known[-1]
     return (
         f"Line: {label} over the training steps, from {shown(first[part])} at step {first['step']:,} to"
@@ -116,8 +116,8 @@ def how_measured(story: Mapping[str, Any]) -> str:
     return (
         f"At each of {len(story['points'])} points of its training the team played the same"
         f" {story['episodes']:,} random executions, unfair at {label} of at most {story['theta']:.3g}. Marked are the"
-        f" final team (square), the best return (triangle) and the fairest team within {story['max_loss']:.0%} of it"
-        " (circle)."
+        f" final team (square), the best return (triangle) and the fairest team within {as_given(story['max_loss'])} of"
+        " it (circle)."
     )
 
 
@@ -132,7 +132,7 @@ def table_of(story: Mapping[str, Any]) -> dict[str, Any]:
         point = at(story, mark)
         if point is not None:
             cells = [f"{point['step']:,}", amount(point["return"]), rate_text(point), amount(point["worst_off"])]
-            rows.append((name.format(loss=f"{story['max_loss']:.0%}"), [*cells, amount(point["best_off"])]))
+            rows.append((name.format(loss=as_given(story["max_loss"])), [*cells, amount(point["best_off"])]))
     return {
         "name": "Marked points of the curve",
         "caption": "The teams that are marked in the drawings",
@@ -144,7 +144,7 @@ def table_of(story: Mapping[str, Any]) -> dict[str, Any]:
 def rate_text(point: Mapping[str, Any]) -> str:
     if point["rate"] is None:
         return "undefined"
-    return f"{point['rate']:.1%} ({point['low']:.1%} to {point['high']:.1%})"
+    return with_interval(point["rate"], point["low"], point["high"])
 
 
 def curve_figure(story: Mapping[str, Any], title: str) -> Figure:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from epymarl_fairtest.core.numbers import as_given, percent
 from epymarl_fairtest.report.one_file import one_file
 from epymarl_fairtest.report.study_figures import HIGHLIGHT, STYLE, plain_axes
 from epymarl_fairtest.report.study_figures import INK as DARK
@@ -58,7 +59,7 @@ def draw(axes: Axes, document: Data, colours: tuple[str, str, str]) -> None:
     axes.set_xlabel("return of the team", **STYLE)
     axes.set_ylabel("natural rate", **STYLE)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate * 100:.4g}%"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: as_given(rate)))
 
 
 def page_of(document: Data, rows: list[tuple[str, ...]]) -> str:
@@ -68,7 +69,7 @@ def page_of(document: Data, rows: list[tuple[str, ...]]) -> str:
     draw(axes, document, (ACCENT, QUIET, INK))
     axes.grid(color=GRID, linewidth=0.6)
     aloud = "Natural rate against return: " + "; ".join(
-        f"{point['arm']} of seed {point['seed']}: return {point['return']:.3f}, rate {point['rate'] or 0:.2%}"
+        f"{point['arm']} of seed {point['seed']}: return {point['return']:.3f}, rate {percent(point['rate'] or 0)}"
         for point in document["points"]
     )
     return one_file(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from epymarl_fairtest.core.numbers import as_given
 from epymarl_fairtest.report.plots import Plot
 from epymarl_fairtest.report.study_figures import HIGHLIGHT, INK, STYLE, plain_axes
 
@@ -39,8 +40,8 @@ def trade_off_figure(marks: Sequence[Mark], confidence: float) -> Plot:
     axes.set_ylim(bottom=0)
     axes.margins(x=0.15)
     axes.set_xlabel("return of the team", **STYLE)
-    axes.set_ylabel(f"natural rate, interval at {confidence * 100:.4g}%", **STYLE)
+    axes.set_ylabel(f"natural rate, interval at {as_given(confidence)}", **STYLE)
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: f"{rate * 100:.4g}%"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: as_given(rate)))
     plain_axes(axes, "both")
     return figure

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from epymarl_fairtest.campaign.cautions import MANY, not_learned, worst_off_sentence
 from epymarl_fairtest.campaign.coverage import ALL
+from epymarl_fairtest.core import numbers
 from epymarl_fairtest.core.numbers import listed, percent
 from epymarl_fairtest.core.statistics import Rate, rate_of
 from epymarl_fairtest.report.operators import operator_named
@@ -19,13 +19,7 @@ NARROW = "\u00a0"  # between a word and its number
 
 
 def estimate(rate: Rate) -> tuple[str, str, str]:
-    """The rate and the ends of its interval, with as many digits as tell the ends apart."""
-    width = 100 * (rate.high - rate.low)
-    digits = min(max(1 - math.floor(math.log10(width)), 0), 6) if width > 0 else 0
-    value, low, high = (
-        f"{100 * x:.{digits}f}%" if 0 < x < 1 else percent(x) for x in (rate.estimate, rate.low, rate.high)
-    )
-    return value, low, high
+    return numbers.estimate(rate.estimate, rate.low, rate.high)
 
 
 def number(value: float) -> str:
