@@ -127,6 +127,7 @@ def test_each_extension_is_one_file() -> None:
     assert len(set(files)) == len(files) == 4
     rows = re.findall(r"^\| \[(.+?)\]\(#.+?\) \| (.+?) \|", PAGE, re.MULTILINE)
     assert dict(rows) == {
+        "an environment": "1 file",
         "a strategy": "1 file",
         "a task": "1 folder",
         "a fairness index": "1 file",
@@ -276,7 +277,8 @@ def test_the_shown_policy_is_tested_from_python(
 ) -> None:
     names: dict[str, Any] = {}
     exec(compile(SCRIPT, "docs/extending.md", "exec"), names)
-    assert names["summary"]["executed_episodes"] == 200
+    assert names["result"].summary["executed_episodes"] == 200
+    assert Path("worst.gif").read_bytes().startswith(b"GIF8")
     failures = load_failures(Path("runs/4/failures.npz"))
     assert len(failures) > 0
     running = failures.running

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from textwrap import wrap
 from typing import Any
 
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.numbers import amount, listed, percent
+from epymarl_fairtest.core.numbers import amount, estimate, listed, percent
 from epymarl_fairtest.core.worst_off import NATURAL
 
 MANY = 0.05  # share of the random executions from which on it is worth a sentence
 MOST = 0.5
-WIDE = 100  # characters of a row in the terminal
 FEW = 6  # agents that are named one by one
 Summary = Mapping[str, Any]
 
@@ -93,15 +91,16 @@ def worst_off_sentence(worst_off: Mapping[str, Any]) -> str:
     """Who is shown to be worse off; `worst_off` is the summary's."""
     votes, named = worst_off["votes"], worst_off["agent"]
     if not votes:
-        return "There is no failure to look at."
+        return "Not known: no failure begins at a start that nobody chose."
     unit = "natural failures" if worst_off["unit"] == NATURAL else "starts with failures"
     if votes == 1:
         unit = unit.replace("failures", "failure").replace("starts with failure", "start with a failure")
     if named is not None:
         one = next(one for one in worst_off["least"] if one["agent"] == named)
+        share, low, high = estimate(one["share"], one["low"], one["high"])
         return (
             f"Agent {named} is systematically worse off: it receives least in {one['count']} of {votes} {unit}"
-            f" ({percent(one['share'])}, 95% interval {percent(one['low'])} to {percent(one['high'])})."
+            f" ({share}, 95% interval {low} to {high})."
         )
     first, *others = worst_off["least"]
     if len(others) >= FEW:
@@ -127,16 +126,16 @@ def competence_rows(summary: Summary) -> list[tuple[str, str]]:
         if random:
             text += f", a random team {amount(random['return'])} from the same {random['starts']} starts"
         rows.append(("return", text))
-        rows += _lines("  per agent", _per_agent(summary["agents"], competence["received"]))
+        rows.append(("  per agent", _per_agent(summary["agents"], competence["received"])))
         if random:
-            rows += _lines("  random team", _per_agent(summary["agents"], random["received"]))
+            rows.append(("  random team", _per_agent(summary["agents"], random["received"])))
     if summary.get("unfair_by_chance") is not None:
         rows.append(
             ("by chance", f"rewards divided at random would be unfair in {percent(summary['unfair_by_chance'])}")
         )
     if summary.get("worst_off"):
-        rows += _lines("worst off", worst_off_sentence(summary["worst_off"]))
-    return rows + [row for sentence in cautions(summary) for row in _lines("take care", sentence)]
+        rows.append(("worst off", worst_off_sentence(summary["worst_off"])))
+    return rows + [("take care", sentence) for sentence in cautions(summary)]
 
 
 def _per_agent(agents: Sequence[int], received: Sequence[float]) -> str:
@@ -144,8 +143,3 @@ def _per_agent(agents: Sequence[int], received: Sequence[float]) -> str:
         (least, worst), *_, (most, best) = sorted(zip(received, agents, strict=True))
         return f"from {amount(least)} (agent {worst}) to {amount(most)} (agent {best})"
     return ", ".join(f"agent {agent} {amount(value)}" for agent, value in zip(agents, received, strict=True))
-
-
-def _lines(name: str, text: str) -> list[tuple[str, str]]:
-    """A row for each line of a long text."""
-    return [(name if number == 0 else "", line) for number, line in enumerate(wrap(text, WIDE))]

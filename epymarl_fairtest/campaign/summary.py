@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from epymarl_fairtest.campaign.cautions import competence_rows
@@ -18,6 +19,8 @@ from epymarl_fairtest.core.statistics import CONFIDENCE
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.strategies.contract import Context
 
+WIDE = 100  # characters of a row in the terminal
+PATHS = ("results", "report")
 NO_PREDICTOR = dict.fromkeys(("auc_abstract", "auc_full", "d", "joint_states"))
 
 
@@ -86,9 +89,17 @@ def summary_table(summary: dict[str, Any], out: Path) -> str:
             ("predictor", f"{quality}, {predictor['joint_states']} joint states, d {predictor['d']:.3g}"),
         )
     width = max(len(name) for name, _ in rows)
-    lines = [f"  {name:<{width}}  {value}" for name, value in rows]
-    rule = "-" * max(len(line) for line in lines)
+    lines = [f"  {name:<{width}}  {line}" for row in rows for name, line in _folded(*row)]
+    rule = "-" * min(max(len(line) for line in lines), width + 4 + WIDE)  # a path may be longer
     return "\n".join([rule, "  FairTest", rule, *lines, rule])
+
+
+def _folded(name: str, text: str) -> list[tuple[str, str]]:
+    """A row for each line of a long text; paths stay whole, to be copied."""
+    if name in PATHS:
+        return [(name, text)]
+    parts = wrap(text, WIDE, break_long_words=False, break_on_hyphens=False)
+    return [(name if number == 0 else "", line) for number, line in enumerate(parts)]
 
 
 def natural_rate(rate: Mapping[str, float] | None) -> str:
@@ -112,5 +123,5 @@ def _shares(summary: dict[str, Any]) -> str:
     total, phases = summary["cpu_seconds"], dict(summary["phases"])
     proof = phases.pop("proof", None)
     parts = sorted(phases.items(), key=lambda item: -item[1])[:5]
-    text = f"{total:.1f} s: " + ", ".join(f"{name} {percent(seconds / total)}" for name, seconds in parts if seconds)
+    text = f"{total:.1f} s: " + ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in parts if seconds)
     return text if proof is None else f"{text}, the twin's proof {proof:.2f} s"

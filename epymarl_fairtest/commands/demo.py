@@ -51,7 +51,7 @@ def demo(args: Namespace) -> int:
     print("\n2. A training with FairTest on board: the team is tested when training ends. It is a short one, so that")
     print("   FairTest will say that this team has not learned its task.", flush=True)
     second = trained(args.out.resolve())
-    print(f"\nTwo pages to look at:\n  {first}\n  {second}")
+    print(f"\nTwo pages to look at, in a browser:\n  {first.resolve()}\n  {second}")
     return 0
 
 
@@ -67,6 +67,7 @@ def tested(out: Path) -> Path:
     elif (run / "manifest.json").is_file():
         result = api.resume(run)
     else:
+        print("   The first run on a machine compiles its simulator: the table appears in a minute.", flush=True)
         result = api.test(shipped("policies") / TEAM, out=run, **TEST)
     print(result, flush=True)
     return run / "report" / "index.html"
