@@ -18,7 +18,7 @@ from epymarl_fairtest.api.shown import picture
 from epymarl_fairtest.core import statistics
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.numbers import percent
+from epymarl_fairtest.core.numbers import amount, percent
 from epymarl_fairtest.core.statistics import Rate, newcombe, rate_of
 from epymarl_fairtest.core.worst_off import worst_off_in
 from epymarl_fairtest.report.libraries import needed_for
@@ -293,7 +293,7 @@ def table(result: dict[str, Any]) -> str:
         row("  index, median", lambda s: number(s["index_median"], ".4f")),
         row("  index, lowest", lambda s: number(s["index_lowest"], ".4f")),
         row("  systematically worse off", lambda s: named(s["worst_off"]["agent"])),
-        row("  received on average", lambda s: ", ".join(f"{x:.4g}" for x in s["received"])),
+        row("  received on average", lambda s: ", ".join(map(amount, s["received"]))),
         row("found by the search", lambda s: number(s["failures"])),
         row("  distinct", lambda s: number(s["distinct_failures"])),
         row("    at 3 x the distance", lambda s: number(s["distinct_failures_wide"])),

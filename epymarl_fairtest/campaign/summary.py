@@ -122,6 +122,6 @@ def _shares(summary: dict[str, Any]) -> str:
     """The CPU time and the largest parts of it; the twin's proof always."""
     total, phases = summary["cpu_seconds"], dict(summary["phases"])
     proof = phases.pop("proof", None)
-    parts = sorted(phases.items(), key=lambda item: -item[1])[:5]
+    parts = sorted(phases.items(), key=lambda item: -item[1])[:4]
     text = f"{total:.1f} s: " + ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in parts if seconds)
     return text if proof is None else f"{text}, the twin's proof {proof:.2f} s"
