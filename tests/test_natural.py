@@ -142,6 +142,16 @@ def test_the_rate_leads_in_the_terminal_and_the_log_and_the_share_of_the_search_
     assert "failure_rate" not in logged
 
 
+def test_long_rows_of_the_terminal_are_folded_and_paths_stay_whole(tmp_path: Path) -> None:
+    summary = search(team(), chosen(**HILL), tmp_path / "run").summary
+    run = tmp_path / " ".join(["a folder"] * 20)
+    long = {"agent": None, "unit": "starts", "votes": 10**90, "least": [{"agent": n, "count": n} for n in range(6)]}
+    rule, _, _, *lines, last = summary_table({**summary, "worst_off": long}, run).splitlines()
+    assert rule == last
+    assert 130 > len(rule) >= max(len(line) for line in lines if str(run) not in line)
+    assert sum(str(run) in line for line in lines) == 1
+
+
 def test_the_predictor_that_does_not_see_rewards_leads_in_the_terminal(tmp_path: Path) -> None:
     summary = search(team(), chosen(**HILL), tmp_path / "run").summary
     seen = {"auc_abstract": 0.71, "auc_full": 1.0, "d": 0.5, "joint_states": 1500}

@@ -106,7 +106,10 @@ def theta_sentence(view: View) -> str:
 def quantile_words(view: View) -> str:
     """Where theta lies among the random executions."""
     assert view.quantile is not None
-    where = f"the {percent(view.quantile)} quantile of" if view.quantile else "below all"
+    share = percent(view.quantile)
+    if view.rate is not None:  # with as many digits as the rate beside it
+        share = numbers.estimate(view.quantile, view.rate.low, view.rate.high)[0]
+    where = f"the {share} quantile of" if view.quantile else "below all"
     return f"{where} random executions" + (" with an index" if view.undefined else "")
 
 
@@ -135,7 +138,7 @@ def suffix_sentence(view: View) -> str:
 def index_caption(view: View) -> str:
     """Says what the verdict says: all random executions count, with an index or without."""
     judged = len(view.record.executions["id"])
-    lie = [f"{percent(view.rate.estimate)} of the random executions"] if view.rate is not None else []
+    lie = [f"{estimate(view.rate)[0]} of the random executions"] if view.rate is not None else []
     if view.searched:
         lie.append(f"{number(view.record.unfair().sum())} of all {number(judged)}, most of which the search chose")
     caption = f"Distribution of {view.index_name}. At or left of θ = {threshold(view.theta)} lie {listed(lie)}."
@@ -180,8 +183,8 @@ def worst_caption(view: View) -> str:
     caption = "How often each agent is the worst off. " + (
         " ".join(f"{_named(group)}: {_shares(view, group.worst_off)}." for group in view.groups)
     )
-    ends = [f"{agent(place)} {percent(one.low)} to {percent(one.high)}" for place, one in
-            zip(view.places, view.worst.least, strict=False)]  # fmt: skip
+    intervals = [estimate(one)[1:] for one in view.worst.least]
+    ends = [f"{agent(place)} {low} to {high}" for place, (low, high) in zip(view.places, intervals, strict=False)]
     return f"{caption} Lines: exact 95% intervals, {listed(ends)}." if ends else caption
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from epymarl_fairtest.core.numbers import percent
+from epymarl_fairtest.core.numbers import estimate, percent
 
 Explanation = Mapping[str, Any]  # explain.json, or what the summary holds of it
 Entry = Mapping[str, Any]  # of one failure
@@ -92,8 +92,8 @@ def decision_sentence(one: Mapping[str, Any]) -> str:
 
 
 def cause_sentence(entry: Entry) -> str:
-    p = f"unfair in {percent(entry['p_unfair'])} of fresh executions from its start"
-    p += f" ({percent(entry['p_unfair_low'])} to {percent(entry['p_unfair_high'])})"
+    share, low, high = estimate(entry["p_unfair"], entry["p_unfair_low"], entry["p_unfair_high"])
+    p = f"unfair in {share} of fresh executions from its start ({low} to {high})"
     greedy = "unfair" if entry["greedy_unfair"] else "fair"
     text = f"{entry['cause']}: {MEANING[entry['cause']]}; {p}, {greedy} without exploration"
     avoided = entry["avoided_by"]
