@@ -138,6 +138,13 @@ def test_a_controller_that_cannot_be_asked_is_refused_by_name(host: Host, fault:
 # --- how it is executed -------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("error")
+def test_rows_that_do_not_run_are_all_zero_and_no_reason_to_warn() -> None:
+    values = np.array([[[0.0, 0.0]], [[0.0, 1.0]]], np.float32)
+    rule = ActionRule("policy", 0.0, 1.0, np.ones((1, 2), bool))
+    assert choose(values, np.arange(2, dtype=np.uint64), np.zeros(2, np.int64), rule)[1] == 1
+
+
 def test_actions_are_drawn_as_often_as_the_policy_says() -> None:
     share = np.array([0.5, 0.3, 0.2, 0.0], np.float32)
     values = np.broadcast_to(share, (20_000, 2, 4))

@@ -50,6 +50,7 @@ def _scale(q: NDArray[np.float32], rule: ActionRule) -> NDArray[np.float64]:
 def _inverse_cdf(probability: NDArray[np.float64], u: NDArray[np.float64]) -> NDArray[np.int16]:
     """The action whose slice of [0, 1) holds u; never one of probability 0."""
     edges = np.cumsum(probability, axis=-1)
-    edges /= edges[..., -1:]
+    with np.errstate(invalid="ignore"):  # rows that do not run at this step are all 0, and nobody reads their action
+        edges /= edges[..., -1:]
     action: NDArray[np.int16] = (u[..., None] >= edges).sum(axis=-1).astype(np.int16)
     return action
