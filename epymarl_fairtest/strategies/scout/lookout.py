@@ -44,6 +44,7 @@ class Lookout:
         self._known = Known(context)
         agents = self._known.received.shape[1]
         self._of_reason, self._of_worst = np.ones(3), np.ones(agents)  # shares of failures, lately
+        self._unfair, self._random = 0, 0  # of the executions that nobody chose
         own = context.settings.distinct_distance
         self._distance = self._task.distinct_distance if own is None else own
         self._warned = False
@@ -63,7 +64,10 @@ class Lookout:
     def learn(self, judged: Judged, chosen: Chosen | None = None) -> None:
         """What became of starts; where they were `chosen`, also whether the choice was good."""
         self._known.add(judged)
-        if chosen is not None:  # the budget may have cut the last of them
+        if chosen is None:
+            self._unfair += int(judged.unfair.sum())
+            self._random += len(judged)
+        else:  # the budget may have cut the last of them
             _remember(self._of_reason, chosen.reason[: len(judged)], judged.unfair)
             _remember(self._of_worst, chosen.worst[: len(judged)], judged.unfair)
 
@@ -80,7 +84,7 @@ class Lookout:
         index = np.where(np.isnan(index), 1.0, index)
         with clock.phase("spacing"):
             first = new_cells(known.cells(states), known.covered, index)[: round(options.frontier * count)]
-            promising = most_promising(index, worst, options.best, count)
+            promising = most_promising(index, worst, self._at_least(options.best), count)
             order = np.concatenate([first, promising[~np.isin(promising, first)]])
             chosen, reason = self._apart(states[order], worst[order], len(first), count)
         rows = order[chosen]
@@ -90,6 +94,10 @@ class Lookout:
         tests = Tests.concatenate([seeds.take(rows[~is_bred]), made])
         as_tests = np.argsort(is_bred, kind="stable")
         return Chosen(tests, reason[as_tests], worst[rows][as_tests])
+
+    def _at_least(self, share: float) -> float:
+        """The share, and of the rest as much as starts are unfair that nobody chose: there a choice only narrows."""
+        return share + (1 - share) * self._unfair / max(self._random, 1)
 
     def _surrogate(self, rng: np.random.Generator) -> Surrogate:
         known, options, rows = self._known, self._options, np.arange(len(self))
@@ -101,7 +109,7 @@ class Lookout:
         """Tests of fresh seeds and their starts; bred starts and the row of each one's parent."""
         looks, share = self._options.looks * count, 1.0
         if self._task.proposable:  # elsewhere each look is a reset of the real environment
-            looks, share = max(looks, self._options.least_looks), self._options.fresh
+            looks, share = max(looks, self._options.least_looks), self._at_least(self._options.fresh)
         seeds = random_tests(max(1, round(share * looks)), self._task.state_size, rng)
         fresh = self._context.initial_states(seeds.root_seed)
         wanted = looks - len(seeds)

@@ -17,20 +17,22 @@ class ScoutOptions:
     unguided: float = setting(
         between(0, 1), "share of the executions that nobody chooses: they give the natural rate", 0.05
     )
-    looks: int = setting(whole(1, 1_000), "starts that are looked at, per execution", 20)
+    looks: int = setting(whole(1, 1_000), "starts that are looked at, per execution", 40)
     least_looks: int = setting(whole(1, AT_ONCE), "starts that are looked at for every choice, at least", 4_000)
     fresh: float = setting(
         between(0, 1, open_low=True),
-        "share of them that are fresh seeds; the others are bred from failing starts",
-        0.25,
+        "share of them that are fresh seeds, more where many starts are unfair; the others are bred from failing ones",
+        0.2,
     )
     best: float = setting(
-        between(0, 1, open_low=True), "share of the starts looked at that may be chosen, the most unfair ones", 0.34
+        between(0, 1, open_low=True),
+        "share of the starts looked at that may be chosen, the most unfair ones; more where many are unfair",
+        0.17,
     )
     frontier: float = setting(
         between(0, 1), "share of the guided executions that begin in coverage cells no failure went through", 0.1
     )
-    near: float = setting(between(0, 1_000), "the smaller distance, in units of distinct_distance", 2.0)
+    near: float = setting(between(0, 1_000), "the smaller distance, in units of distinct_distance", 1.4)
     far: float = setting(between(0, 1_000), "the larger distance, in units of distinct_distance", 4.0)
     least_share: float = setting(
         between(0, 0.5), "the least share of either distance; the rest goes where failures are found", 0.1
