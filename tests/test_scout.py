@@ -23,7 +23,7 @@ from epymarl_fairtest.core.judged import Judge, Judged
 from epymarl_fairtest.core.shipped import shipped
 from epymarl_fairtest.strategies import configure, strategy_of
 from epymarl_fairtest.strategies.scout import proposals
-from epymarl_fairtest.strategies.scout.lookout import most_promising, new_cells
+from epymarl_fairtest.strategies.scout.lookout import most_promising, new_cells, widened
 from epymarl_fairtest.strategies.scout.options import ScoutOptions
 from epymarl_fairtest.strategies.scout.proposals import Parents, breed
 from epymarl_fairtest.strategies.scout.spacing import Starts, classes, compared_with_none, on_a_line, take_apart
@@ -161,6 +161,11 @@ def test_the_most_promising_starts_are_the_least_fair_ones_of_each_agent_that_ma
         kept = found[worst[found] == agent]
         assert len(kept) == pytest.approx(0.34 * len(rows), abs=2)
         assert set(kept) == set(rows[np.argsort(index[rows], kind="stable")][: len(kept)])
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.0, 0.2), (0.25, 0.4), (1.0, 1.0)])
+def test_the_more_starts_are_unfair_the_less_picky_scout_is(rate: float, expected: float) -> None:
+    assert widened(0.2, rate) == pytest.approx(expected)
 
 
 def test_where_too_few_starts_are_promising_all_of_them_are() -> None:
