@@ -6,9 +6,9 @@ Knows numbers and SVG, nothing of runs. The page's charts are simple, and matplo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from html import escape
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 INK, QUIET, GRID, ACCENT, PAPER = (f"var(--{name})" for name in ("ink", "quiet", "grid", "accent", "paper"))
 LARGEST = 1.5  # pixels per point: text is as large in small drawings as in wide ones
@@ -19,6 +19,7 @@ STEPS = (1, 2, 2.5, 5, 10)
 DASHED, DOTTED = "4 3", "1 2"
 ANCHORS = {"left": "start", "center": "middle", "right": "end"}
 DROPS = {"top": 0.8, "middle": 0.35, "bottom": -0.2}  # of the size: how far below its place a text's line is
+NOTHING: Mapping[str, str] = {}
 
 Span = tuple[float, float]
 Ticks = Sequence[tuple[float, str]]
@@ -48,21 +49,27 @@ class Chart:
         room = max((_room(words) for _, words in y), default=0.0)
         self._left, self._right = 21 + room, self._size[0] - max(8.0, _room(x[-1][1]) / 2 if x else 0.0)
         self._top, self._bottom = 22.0 if title else 7.0, self._size[1] - (33 if x else 20)
-        self._parts: list[str] = []
+        self._marks = Element("g")
         self._frame(x, y, grid, box)
         middle = ((self._left + self._right) / 2, (self._top + self._bottom) / 2)
         self._words((middle[0], self._size[1] - 5), labels[0], TEXT, "center", "bottom")
-        self._words((4, middle[1]), labels[1], TEXT, "center", "top", f' transform="rotate(-90 4 {middle[1]:.1f})"')
+        self._words((4, middle[1]), labels[1], TEXT, "center", "top", {"transform": f"rotate(-90 4 {middle[1]:.1f})"})
         if title:
-            self._words((self._left, 14), title, TEXT, "left", "bottom", ' font-weight="bold"')
+            self._words((self._left, 14), title, TEXT, "left", "bottom", {"font-weight": "bold"})
 
     def element(self, description: str) -> str:
         """`description` is what is read aloud instead of the drawing."""
-        (width, height), style = self._size, f"max-width:{LARGEST * self._size[0]:.0f}px"
-        return (
-            f'<svg class="drawn" style="{style}" role="img" aria-label="{escape(description)}"'
-            f' viewBox="0 0 {width:g} {height:g}">{"".join(self._parts)}</svg>'
-        )
+        width, height = self._size
+        attributes = {
+            "class": "drawn",
+            "style": f"max-width:{LARGEST * width:.0f}px",
+            "role": "img",
+            "aria-label": description,
+            "viewBox": f"0 0 {width:g} {height:g}",
+        }
+        drawing = Element("svg", attributes)
+        drawing.extend(self._marks)
+        return tostring(drawing, encoding="unicode")
 
     # --- marks ----------------------------------------------------------------------------------------
 
@@ -86,30 +93,29 @@ class Chart:
             path += f"V{y:.1f}H{x:.1f}"
         path += f"V{self._at(0, 0)[1]:.1f}"
         if fill:
-            self._parts.append(f'<path d="{path}Z" fill="{colour}" fill-opacity="{fill:g}"/>')
+            self._mark("path", d=f"{path}Z", fill=colour, fill_opacity=f"{fill:g}")
         else:
             self._stroke(path, colour, 1.6)
 
     def area(self, corners: Iterable[Any], colour: str, fill: float = 1) -> None:
         places = " ".join(f"{x:.1f},{y:.1f}" for x, y in (self._at(*corner) for corner in corners))
-        self._parts.append(f'<polygon points="{places}" fill="{colour}" fill-opacity="{fill:g}"/>')
+        self._mark("polygon", points=places, fill=colour, fill_opacity=f"{fill:g}")
 
     def box(self, across: Span, up: Span, colour: str, fill: float = 1) -> None:
         (left, top), (right, bottom) = self._at(across[0], up[1]), self._at(across[1], up[0])
-        self._parts.append(
-            f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}"'
-            f' fill="{colour}" fill-opacity="{fill:g}"/>'
-        )
+        size = {"width": f"{right - left:.1f}", "height": f"{bottom - top:.1f}"}
+        self._mark("rect", x=f"{left:.1f}", y=f"{top:.1f}", **size, fill=colour, fill_opacity=f"{fill:g}")
 
     def dots(
         self, points: Iterable[Any], size: float, colour: str, *,
         fill: float = 1, edge: str = "none", width: float = 0, shape: str = "o",
     ) -> None:  # fmt: skip
         """Marks of `size` points across: o, s(quare), D(iamond) or ^."""
-        places = (self._at(*point) for point in points if all(map(math.isfinite, point)))
-        marks = "".join(_mark(shape, x, y, size / 2) for x, y in places)
-        line = f' stroke="{edge}" stroke-width="{width:g}"' if width else ""
-        self._parts.append(f'<g fill="{colour}" fill-opacity="{fill:g}"{line}>{marks}</g>')
+        line = {"stroke": edge, "stroke_width": f"{width:g}"} if width else {}
+        group = self._mark("g", fill=colour, fill_opacity=f"{fill:g}", **line)
+        for point in points:
+            if all(map(math.isfinite, point)):
+                _dot(group, shape, *self._at(*point), size / 2)
 
     def text(
         self, at: Any, words: str, *, beside: Span = (0, 0), size: float = SMALL,
@@ -117,7 +123,7 @@ class Chart:
     ) -> None:  # fmt: skip
         """Words at a place, `beside` points to the right of it and below it; `behind`: on paper of their own."""
         x, y = self._at(*at)
-        paper = f' stroke="{PAPER}" stroke-width="3" paint-order="stroke"' if behind else ""
+        paper = {"stroke": PAPER, "stroke-width": "3", "paint-order": "stroke"} if behind else {}
         self._words((x + beside[0], y + beside[1]), words, size, align, upright, paper)
 
     # --- axes -----------------------------------------------------------------------------------------
@@ -146,15 +152,18 @@ class Chart:
         return x, self._bottom - (self._bottom - self._top) * (float(up) - least) / ((most - least) or 1)
 
     def _stroke(self, path: str, colour: str, width: float, dash: str = "") -> None:
-        dashes = f' stroke-dasharray="{" ".join(f"{width * float(d):g}" for d in dash.split())}"' if dash else ""
-        self._parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width:g}"{dashes}/>')
+        dashes = {"stroke_dasharray": " ".join(f"{width * float(d):g}" for d in dash.split())} if dash else {}
+        self._mark("path", d=path, fill="none", stroke=colour, stroke_width=f"{width:g}", **dashes)
 
-    def _words(self, at: Span, words: str, size: float, align: str, upright: str, more: str = "") -> None:
+    def _words(
+        self, at: Span, words: str, size: float, align: str, upright: str, more: Mapping[str, str] = NOTHING
+    ) -> None:
         x, y = at[0], at[1] + DROPS[upright] * size
-        self._parts.append(
-            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}px" fill="{INK}" text-anchor="{ANCHORS[align]}"{more}>'
-            f"{escape(words)}</text>"
-        )
+        place = {"x": f"{x:.1f}", "y": f"{y:.1f}", "font_size": f"{size:g}px"}
+        self._mark("text", **place, fill=INK, text_anchor=ANCHORS[align], **more).text = words
+
+    def _mark(self, name: str, **attributes: str) -> Element:
+        return _within(self._marks, name, **attributes)
 
 
 def _room(words: str) -> float:
@@ -162,10 +171,17 @@ def _room(words: str) -> float:
     return CHARACTER * TEXT * (len(words) + 0.5 * words.count("%"))
 
 
-def _mark(shape: str, x: float, y: float, r: float) -> str:
+def _dot(group: Element, shape: str, x: float, y: float, r: float) -> None:
     if shape == "s":
-        return f'<rect x="{x - r:.1f}" y="{y - r:.1f}" width="{2 * r:.1f}" height="{2 * r:.1f}"/>'
-    if shape in "D^":
+        across = f"{2 * r:.1f}"
+        _within(group, "rect", x=f"{x - r:.1f}", y=f"{y - r:.1f}", width=across, height=across)
+    elif shape in "D^":
         corners = [(0, -r), (r, 0), (0, r), (-r, 0)] if shape == "D" else [(0, -r), (r, r), (-r, r)]
-        return f'<polygon points="{" ".join(f"{x + a:.1f},{y + b:.1f}" for a, b in corners)}"/>'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.2g}"/>'
+        _within(group, "polygon", points=" ".join(f"{x + a:.1f},{y + b:.1f}" for a, b in corners))
+    else:
+        _within(group, "circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{r:.2g}")
+
+
+def _within(parent: Element, name: str, **attributes: str) -> Element:
+    """An element more; `fill_opacity` is SVG's fill-opacity."""
+    return SubElement(parent, name, {key.replace("_", "-"): value for key, value in attributes.items()})
