@@ -76,7 +76,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Told:
+class Listeners:
     """Who hears of it: warnings, a line for each job that ends, and the observers of a search."""
 
     warn: Callable[[str], None]
@@ -84,7 +84,7 @@ class Told:
     observers: Callable[[Settings], Sequence[Observer]]
 
 
-def repaired(request: Request, told: Told) -> tuple[dict[str, Any], list[Path]]:
+def repaired(request: Request, listeners: Listeners) -> tuple[dict[str, Any], list[Path]]:
     """repair.json, and the files that were written, that one first."""
     from epymarl_fairtest.host.trainer import HostTrainer
     from epymarl_fairtest.repair.loop import Repair
@@ -93,18 +93,18 @@ def repaired(request: Request, told: Told) -> tuple[dict[str, Any], list[Path]]:
     request.check()
     refuse_strange_folder(request.folder)
     trainer = HostTrainer()
-    policy, run, settings = _team_and_run(request, trainer, told)
-    plan, welfare = _plan(request, policy, run, settings, told)
+    policy, run, settings = _team_and_run(request, trainer, listeners)
+    plan, welfare = _plan(request, policy, run, settings, listeners)
     open_folder(plan)
-    document = Repair(plan, trainer, _fan(request, plan, told)).run()
+    document = Repair(plan, trainer, _fan(request, plan, listeners)).run()
     document |= {"welfare": welfare, "command": request.command, "host": trainer.check(policy)["host"]}
-    return document, _write(plan, document, told)
+    return document, _write(plan, document, listeners)
 
 
 # --- what is repaired ---------------------------------------------------------------------------------
 
 
-def _team_and_run(request: Request, trainer: Any, told: Told) -> tuple[Path, Path, Settings]:
+def _team_and_run(request: Request, trainer: Any, listeners: Listeners) -> tuple[Path, Path, Settings]:
     """The team, a finished run of it, and the run's settings with its threshold; a team is searched now."""
     from epymarl_fairtest.store.finished import read_run
     from epymarl_fairtest.strategies import configure
@@ -122,7 +122,7 @@ def _team_and_run(request: Request, trainer: Any, told: Told) -> tuple[Path, Pat
         settings = replace(settings_for(policy, request.given), out=None)
         _check(trainer, policy, settings)
         run = request.folder / "search" / "before"
-        _search_first(policy, settings, run, request.command, told)
+        _search_first(policy, settings, run, request.command, listeners)
         found = read_run(run, "failures.npz")
         _refuse_other_weights(policy, run, found.manifest)
         unlike = [name for name in SEARCHED if getattr(settings, name) != found.settings.get(name)]
@@ -152,7 +152,7 @@ def _refuse_other_weights(policy: Path, run: Path, manifest: Mapping[str, Any]) 
         )
 
 
-def _search_first(policy: Path, settings: Settings, folder: Path, command: str, told: Told) -> None:
+def _search_first(policy: Path, settings: Settings, folder: Path, command: str, listeners: Listeners) -> None:
     """An ordinary run of the team; one that was interrupted goes on."""
     from epymarl_fairtest.campaign.run import run
     from epymarl_fairtest.core.stopping import stoppable
@@ -162,13 +162,15 @@ def _search_first(policy: Path, settings: Settings, folder: Path, command: str, 
     if (folder / "summary.json").is_file():
         return
     team = saved_team(policy, settings.allocation)
-    made = RunFolder.resume(folder, told.warn) if (folder / "manifest.json").is_file() else RunFolder(folder)
+    made = RunFolder.resume(folder, listeners.warn) if (folder / "manifest.json").is_file() else RunFolder(folder)
     with stoppable():
-        run(team, settings, made, seed=settings.root_seed(), command=command, warn=told.warn,
-            observers=told.observers(settings))  # fmt: skip
+        run(team, settings, made, seed=settings.root_seed(), command=command, warn=listeners.warn,
+            observers=listeners.observers(settings))  # fmt: skip
 
 
-def _plan(request: Request, policy: Path, run: Path, settings: Settings, told: Told) -> tuple[Plan, dict[str, Any]]:
+def _plan(
+    request: Request, policy: Path, run: Path, settings: Settings, listeners: Listeners
+) -> tuple[Plan, dict[str, Any]]:
     from epymarl_fairtest.curve.point import curve_judge
     from epymarl_fairtest.repair.interaction import interaction_of
     from epymarl_fairtest.repair.plan import Plan
@@ -185,17 +187,17 @@ def _plan(request: Request, policy: Path, run: Path, settings: Settings, told: T
     weights = tuple(dict.fromkeys(request.weights or WELFARES[name].weights))
     for weight in weights:
         check_weight(name, weight)
-    scale = usual_return(team, settings, judge, told.warn)
+    scale = usual_return(team, settings, judge, listeners.warn)
     shapings = tuple(Shaping(name, weight, settings.index, judge.theta, settings.agents, scale) for weight in weights)
     starts = starts_of(run / "failures.npz", team.task.restorable)
     if not len(starts) and request.share:
-        told.warn("the run holds no failure, so all episodes begin where the environment lets them")
+        listeners.warn("the run holds no failure, so all episodes begin where the environment lets them")
     plan = Plan(
         request.folder.resolve(), policy, run, settings, request.seeds, request.steps, shapings, starts,
         request.share if len(starts) else 0.0, request.max_loss, request.executions,
         min(VALIDATION, request.executions), digest(load_weights(policy / "agent.th")),
     )  # fmt: skip
-    _say_estimate(team, settings, plan, told)
+    _say_estimate(team, settings, plan, listeners)
     chosen = {
         "name": name,
         "why": why,
@@ -214,7 +216,7 @@ def usual_return(team: Team, settings: Settings, judge: Any, warn: Callable[[str
     return float(abs(played.received.sum(axis=1).mean())) or 1.0
 
 
-def _say_estimate(team: Team, settings: Settings, plan: Plan, told: Told) -> None:
+def _say_estimate(team: Team, settings: Settings, plan: Plan, listeners: Listeners) -> None:
     """Before anything that may take long: an environment without a twin is tried first."""
     from epymarl_fairtest.campaign.observers import duration
     from epymarl_fairtest.curve.player import has_twin
@@ -231,7 +233,7 @@ def _say_estimate(team: Team, settings: Settings, plan: Plan, told: Told) -> Non
     each = (time.perf_counter() - began) / steps
     arms = len(plan.seeds) * (1 + len(plan.shapings))
     played = plan.executions * steps / TRIED
-    told.warn(
+    listeners.warn(
         f"there is no twin of {team.origin.get('key')!r}: playing alone takes about"
         f" {duration(each * (plan.steps + played))} per arm, {duration(each * (plan.steps + played) * arms)} for"
         f" {arms} arms one after the other (--jobs, --steps, --executions)"
@@ -241,7 +243,7 @@ def _say_estimate(team: Team, settings: Settings, plan: Plan, told: Told) -> Non
 # --- running and writing ------------------------------------------------------------------------------
 
 
-def _fan(request: Request, plan: Plan, told: Told) -> Callable[..., Iterator[tuple[Any, dict[str, Any]]]]:
+def _fan(request: Request, plan: Plan, listeners: Listeners) -> Callable[..., Iterator[tuple[Any, dict[str, Any]]]]:
     """Jobs on the chosen backend, with a line for each that ends and the time that is left."""
     from epymarl_fairtest.campaign.observers import duration
     from epymarl_fairtest.repair.plan import FILE
@@ -259,13 +261,13 @@ def _fan(request: Request, plan: Plan, told: Told) -> Callable[..., Iterator[tup
             left = (time.perf_counter() - began) / number * (len(jobs) - number)
             rest = f"; about {duration(left)} left" if number < len(jobs) else ""
             said = f"STOPPED: {result['error'].strip().splitlines()[-1]}" if "error" in result else "done"
-            told.say(f"[{number}/{len(jobs)}] {job}: {said}{rest}")
+            listeners.say(f"[{number}/{len(jobs)}] {job}: {said}{rest}")
             yield job, result
 
     return fan
 
 
-def _write(plan: Plan, document: dict[str, Any], told: Told) -> list[Path]:
+def _write(plan: Plan, document: dict[str, Any], listeners: Listeners) -> list[Path]:
     """repair.json first, then what is drawn from it; into the run's sacred folder, too, where it has one."""
     from epymarl_fairtest.core.files import json_bytes, write_bytes
     from epymarl_fairtest.host.sacred_log import sacred_folder
@@ -282,7 +284,7 @@ def _write(plan: Plan, document: dict[str, Any], told: Told) -> list[Path]:
             from epymarl_fairtest.report.repair import written
         files += written(plan.out, document, rows(document))
     except FairTestError as error:
-        told.warn(f"no page: {error}")
+        listeners.warn(f"no page: {error}")
     sacred = sacred_folder(plan.run, read_manifest(plan.run))
     if sacred is not None:
         for file in files:

@@ -41,7 +41,7 @@ class Started:
 
     def finish(self, warn: Warn, observers: Sequence[Observer]) -> dict[str, Any]:
         """Search, and take the steps after it; the summary. What was found before an error or a signal is kept."""
-        told = [*observers, *([] if self.sacred is None else [SacredFolder(self.sacred)])]
+        everyone = [*observers, *([] if self.sacred is None else [SacredFolder(self.sacred)])]
         try:
             with stoppable():
                 return run(
@@ -51,7 +51,7 @@ class Started:
                     seed=self.seed,
                     command=self.command,
                     warn=warn,
-                    observers=told,
+                    observers=everyone,
                 )
         except FairTestError as error:
             if not self.folder.path.exists():

@@ -16,7 +16,7 @@ import numpy as np
 
 from epymarl_fairtest.api.comparing import Comparison
 from epymarl_fairtest.api.repaired import Repaired
-from epymarl_fairtest.api.repairing import Request, Told, repaired
+from epymarl_fairtest.api.repairing import Listeners, Request, repaired
 from epymarl_fairtest.api.result import Result
 from epymarl_fairtest.api.starting import Started, begin, begin_again, begin_with
 from epymarl_fairtest.campaign.observers import Observer, Progress, beside_the_bar, in_notebook
@@ -195,7 +195,7 @@ def _finished(started: Started) -> Result:
 
 def _repaired(request: Request) -> Repaired:
     try:
-        document, _ = repaired(request, Told(_warn, lambda line: print(line, file=sys.stderr), _observers))
+        document, _ = repaired(request, Listeners(_warn, lambda line: print(line, file=sys.stderr), _observers))
     except KeyboardInterrupt:
         kept = f"Stopped; what is finished is kept in {str(request.folder)!r}, and the same call continues."
         raise KeyboardInterrupt(kept) from None

@@ -41,8 +41,8 @@ def calibrate(args: Namespace) -> int:
     agents = team.task.n_agents if settings.agents == "all" else len(settings.agents)
     alike = as_strict(INDICES[settings.index], team.task.theta, agents)
     if args.json:
-        told = {"index": settings.index, "quantile": settings.quantile, "agents": agents, "as_strict": alike}
-        print(json.dumps({**asdict(result), **told}))
+        also = {"index": settings.index, "quantile": settings.quantile, "agents": agents, "as_strict": alike}
+        print(json.dumps({**asdict(result), **also}))
     else:
         print(
             f"theta = {result.theta:.4f}: {percent(result.share)} of {result.defined} random executions have an index"

@@ -59,7 +59,7 @@ def add_parser(commands: Any) -> None:
 
 
 def repair(args: Namespace) -> int:
-    from epymarl_fairtest.api.repairing import Request, Told, repaired
+    from epymarl_fairtest.api.repairing import Listeners, Request, repaired
     from epymarl_fairtest.repair.words import text_of
 
     if (args.run is None) == (args.policy is None):
@@ -70,7 +70,7 @@ def repair(args: Namespace) -> int:
         args.backend, args.address, args.jobs, args.timeout,
     )  # fmt: skip
     try:
-        document, files = repaired(request, Told(warn, warn, observers))
+        document, files = repaired(request, Listeners(warn, warn, observers))
     except KeyboardInterrupt as stop:
         again = "fairtest " + shlex.join(sys.argv[1:])
         warn(f"stopped; what is finished is kept in {str(args.folder)!r}, and the same command continues: {again}")

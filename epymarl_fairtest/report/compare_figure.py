@@ -58,8 +58,8 @@ def compare_figure(sides: Sequence[Side], theta: float, index_name: str, confide
     for place, (side, colour) in enumerate(zip(sides, COLOURS, strict=True)):
         reach = [[side.rate - side.low], [side.high - side.rate]]
         right.errorbar(side.rate, place, xerr=reach, fmt="o", color=colour, markersize=8, elinewidth=2, capsize=4)
-        told = estimate(side.rate, side.low, side.high)[0]
-        right.annotate(told, (side.rate, place), (0, 9), textcoords="offset points", ha="center",
+        rate = estimate(side.rate, side.low, side.high)[0]
+        right.annotate(rate, (side.rate, place), (0, 9), textcoords="offset points", ha="center",
                        fontsize=8.5, color=INK)  # fmt: skip
     right.set_yticks(range(len(sides)), [side.name.partition(":")[0] for side in sides])
     right.set_ylim(len(sides) - 0.5, -0.6)

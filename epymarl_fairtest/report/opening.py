@@ -30,10 +30,10 @@ def how_often(view: View) -> Data:
 
 
 def who(view: View) -> Data:
-    told = view.summary.get("worst_off")
-    named = told and told["agent"]
-    short = "unknown" if not told else f"agent\u00a0{named}" if named is not None else "nobody in particular"
-    sentence = worst_off_sentence(told) if told else "This run does not tell."
+    worst = view.summary.get("worst_off")
+    named = worst and worst["agent"]
+    short = "unknown" if not worst else f"agent\u00a0{named}" if named is not None else "nobody in particular"
+    sentence = worst_off_sentence(worst) if worst else "This run does not tell."
     return card("Who comes off badly", short, sentence) | {"question": "Who?", "more": "who"}
 
 

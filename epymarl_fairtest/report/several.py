@@ -72,8 +72,8 @@ def one_run(view: View, out: Path, most: float) -> dict[str, Any]:
 
 def unlike(views: Sequence[View]) -> str:
     """What the runs differ in that makes their rates incomparable."""
-    told = {name: list(dict.fromkeys(str(of(view)) for view in views)) for name, of in ALIKE.items()}
-    apart = [f"{name} ({', '.join(values)})" for name, values in told.items() if len(values) > 1]
+    values_of = {name: list(dict.fromkeys(str(of(view)) for view in views)) for name, of in ALIKE.items()}
+    apart = [f"{name} ({', '.join(values)})" for name, values in values_of.items() if len(values) > 1]
     return f"These runs differ in {'; '.join(apart)}: their rates cannot be compared." if apart else ""
 
 
