@@ -163,7 +163,7 @@ def test_the_most_promising_starts_are_the_least_fair_ones_of_each_agent_that_ma
         assert set(kept) == set(rows[np.argsort(index[rows], kind="stable")][: len(kept)])
 
 
-@pytest.mark.parametrize(("rate", "expected"), [(0.0, 0.2), (0.25, 0.4), (1.0, 1.0)])
+@pytest.mark.parametrize(("rate", "expected"), [(0.0, 0.2), (0.25, 0.4), (1.0, 1.0), (1.6, 1.0)])
 def test_the_more_starts_are_unfair_the_less_picky_scout_is(rate: float, expected: float) -> None:
     assert widened(0.2, rate) == pytest.approx(expected)
 

@@ -84,7 +84,7 @@ class Lookout:
         index = np.where(np.isnan(index), 1.0, index)
         with clock.phase("spacing"):
             first = new_cells(known.cells(states), known.covered, index)[: round(options.frontier * count)]
-            promising = most_promising(index, worst, widened(options.best, self._rate), count)
+            promising = most_promising(index, worst, self._widened(options.best), count)
             order = np.concatenate([first, promising[~np.isin(promising, first)]])
             chosen, reason = self._apart(states[order], worst[order], len(first), count)
         rows = order[chosen]
@@ -95,10 +95,10 @@ class Lookout:
         as_tests = np.argsort(is_bred, kind="stable")
         return Chosen(tests, reason[as_tests], worst[rows][as_tests])
 
-    @property
-    def _rate(self) -> float:
-        """The natural rate so far."""
-        return self._unfair / max(self._random, 1)
+    def _widened(self, share: float) -> float:
+        """Larger the higher the natural rate is so far: where many starts are unfair, to be picky only narrows."""
+        rate = self._unfair / max(self._random, 1)
+        return widened(share, self._options.widening * rate)
 
     def _surrogate(self, rng: np.random.Generator) -> Surrogate:
         known, options, rows = self._known, self._options, np.arange(len(self))
@@ -110,7 +110,7 @@ class Lookout:
         """Tests of fresh seeds and their starts; bred starts and the row of each one's parent."""
         looks, share = self._options.looks * count, 1.0
         if self._task.proposable:  # elsewhere each look is a reset of the real environment
-            looks, share = max(looks, self._options.least_looks), widened(self._options.fresh, self._rate)
+            looks, share = max(looks, self._options.least_looks), self._widened(self._options.fresh)
         seeds = random_tests(max(1, round(share * looks)), self._task.state_size, rng)
         fresh = self._context.initial_states(seeds.root_seed)
         wanted = looks - len(seeds)
@@ -164,9 +164,9 @@ class Lookout:
         return taken[:done], reason[:done]
 
 
-def widened(share: float, rate: float) -> float:
-    """The share, and of the rest that of the natural rate: where many starts are unfair, to be picky only narrows."""
-    return share + (1 - share) * rate
+def widened(share: float, more: float) -> float:
+    """The share, and so much more of the rest."""
+    return share + (1 - share) * min(more, 1.0)
 
 
 def new_cells(cells: Rows, covered: Rows, index: Array) -> Rows:

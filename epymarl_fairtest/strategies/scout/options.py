@@ -21,13 +21,18 @@ class ScoutOptions:
     least_looks: int = setting(whole(1, AT_ONCE), "starts that are looked at for every choice, at least", 4_000)
     fresh: float = setting(
         between(0, 1, open_low=True),
-        "share of them that are fresh seeds, more where many starts are unfair; the others are bred from failing ones",
+        "share of them that are fresh seeds, at least; the others are bred from failing starts",
         0.2,
     )
     best: float = setting(
         between(0, 1, open_low=True),
-        "share of the starts looked at that may be chosen, the most unfair ones; more where many are unfair",
+        "share of the starts looked at that may be chosen, the most unfair ones, at least",
         0.17,
+    )
+    widening: float = setting(
+        between(0, 1_000),
+        "how much larger fresh and best get where many starts are unfair, times the natural rate",
+        1.6,
     )
     frontier: float = setting(
         between(0, 1), "share of the guided executions that begin in coverage cells no failure went through", 0.1

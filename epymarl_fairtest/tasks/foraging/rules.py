@@ -215,15 +215,23 @@ class ForagingTask(Task):
 
     def _spaced(self, states: Array) -> NDArray[np.bool_]:
         """Does food keep its distance, and does a slot stay empty only where no more food fits?"""
-        food, players = self.food(states), self.positions(states)
+        food = self.food(states)
         there = food[..., 2] > 0
         first, second = np.triu_indices(self.slots, k=1)
         close = _near(food[:, first], food[:, second]) & there[:, first] & there[:, second]
-        inner = 1 + np.argwhere(np.ones((self.rows - 2, self.cols - 2))).astype(np.float64)
-        taken = (_near(inner[:, None], food[:, None]) & there[:, None]).any(axis=2)
-        taken |= (inner[:, None] == players[:, None]).all(axis=3).any(axis=2)
-        spaced: NDArray[np.bool_] = ~close.any(axis=1) & (there.all(axis=1) | taken.all(axis=1))
+        spaced: NDArray[np.bool_] = ~close.any(axis=1)
+        rows = np.flatnonzero(spaced & ~there.all(axis=1))  # few: every cell of theirs is looked at
+        spaced[rows] = self._full(states[rows])
         return spaced
+
+    def _full(self, states: Array) -> NDArray[np.bool_]:
+        """Is no cell left in which another food could be placed?"""
+        food, players = self.food(states), self.positions(states)
+        inner = 1 + np.argwhere(np.ones((self.rows - 2, self.cols - 2))).astype(np.float64)
+        taken = (_near(inner[:, None], food[:, None]) & (food[..., 2] > 0)[:, None]).any(axis=2)
+        taken |= (inner[:, None] == players[:, None]).all(axis=3).any(axis=2)
+        full: NDArray[np.bool_] = taken.all(axis=1)
+        return full
 
     def _dealt(self, states: Array) -> NDArray[np.bool_]:
         """Are the levels among those that a reset deals out to players and food?"""
