@@ -22,12 +22,12 @@ class ScoutOptions:
     fresh: float = setting(
         between(0, 1, open_low=True),
         "share of them that are fresh seeds, at least; the others are bred from failing starts",
-        0.2,
+        0.17,
     )
     best: float = setting(
         between(0, 1, open_low=True),
         "share of the starts looked at that may be chosen, the most unfair ones, at least",
-        0.17,
+        0.15,
     )
     widening: float = setting(
         between(0, 1_000),
