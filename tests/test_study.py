@@ -89,11 +89,10 @@ def done(team: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def done_as_shipped(team: Path, shipped: Callable[[], contextlib.AbstractContextManager[None]]) -> Path:
-    """The same study with one seed, its runs as large as those of the workers that a test starts
-    (`support.in_small`)."""
+    """The same study, its runs as large as those of the workers that a test starts (`support.in_small`)."""
     out = team.parent / "done-as-shipped"
     with shipped():
-        assert rq1(team, out, seeds="1") == 0
+        assert rq1(team, out) == 0
     return out
 
 
@@ -885,7 +884,7 @@ def test_a_lost_workers_job_is_run_again(
         pytest.importorskip({"dask": "distributed"}.get(backend, backend), reason=f"{backend} is not installed")
     out = tmp_path / "out"
     with a_killer(out) as killed:
-        assert rq1(team, out, "--backend", backend, "--jobs", "2", seeds="1") == 0
+        assert rq1(team, out, "--backend", backend, "--jobs", "2") == 0
     assert killed
     assert killed[0] != os.getpid()
     assert summaries(out) == summaries(done_as_shipped)
