@@ -5,6 +5,13 @@ VENV ?= .venv
 # Python compiles a module when it is first imported; pip would compile everything, which takes a minute more.
 PIP = $(VENV)/bin/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 SETUP = setup.py constraints.txt
+EVERYTHING = pymarlzoo,test,dask,ray,qd,check
+# PyMARLzoo+ declares torchvision, transformers and more that it does not need to run here.
+define INSTALL
+	$(PIP) torch==2.13.0 "setuptools<81" wheel
+	$(PIP) --no-build-isolation -e ".[$(1)]"
+	$(PIP) --no-deps pymarlzooplus==1.1.0
+endef
 
 # Where bytecode may not be written, each start of Python compiles the whole package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -22,12 +29,12 @@ test: $(VENV)/.test  ## run the tests, some minutes
 test-slow: $(VENV)/.test  ## run the slow ones: Ray and Dask, browser, crashes, documentation, long trainings
 	$(PYTEST) -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -m slow  # one more than cores: hosts and clusters make it wait
 
-check: $(VENV)/.check  ## format, lint and types
+check: $(VENV)/.test  ## format, lint and types
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
-format: $(VENV)/.check
+format: $(VENV)/.test
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
@@ -50,24 +57,20 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-# PyMARLzoo+ declares torchvision, transformers and more that it does not need to run here.
 $(VENV)/.demo: $(VENV)/bin/python $(SETUP)
 	@echo "Installing FairTest and PyMARLzoo+ into $(VENV) (a few minutes)"
-	$(PIP) torch==2.13.0 "setuptools<81" wheel
-	$(PIP) -e ".[pymarlzoo]"
-	$(PIP) --no-deps pymarlzooplus==1.1.0
+	$(call INSTALL,pymarlzoo)
 	@$(VENV)/bin/python -c "import torch, sklearn.ensemble, numba, matplotlib.figure, pettingzoo"  # compiled once
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.demo $(SETUP)
-	$(PIP) -e ".[pymarlzoo,test,dask,ray,qd]"
-	@$(VENV)/bin/python -m compileall -q -j 0 $(VENV)/lib || true  # tests start Python often; some files are templates
-	@touch $@
+# Everything that `test`, `test-slow` and `check` need, at once. Tests start Python often: what they import is compiled,
+# which packages' own tests and Ray's learning are not; some files are templates.
+$(VENV)/.test: $(VENV)/bin/python $(SETUP)
+	@echo "Installing FairTest, PyMARLzoo+ and the tools for tests and checks into $(VENV) (a few minutes)"
+	$(call INSTALL,$(EVERYTHING))
+	@$(VENV)/bin/python -m compileall -q -j 0 -x '/(tests?|rllib|tune|mypyc)/' $(VENV)/lib || true
+	@touch $@ $(VENV)/.demo
 
 $(VENV)/.docs: $(VENV)/.demo $(SETUP)
-	$(PIP) -e ".[docs]"
-	@touch $@
-
-$(VENV)/.check: $(VENV)/.test $(SETUP)
-	$(PIP) -e ".[pymarlzoo,test,dask,ray,qd,check]"
+	$(PIP) --no-build-isolation -e ".[docs]"
 	@touch $@

@@ -40,6 +40,8 @@ def pytest_collection_finish() -> None:
 draw = Page.finished
 SLOW_KINDS = ("fresh", "ray", "browser", "crash", "docs", "host")  # markers, each of which means slow
 SPREAD = "PYTEST_XDIST_WORKER" in os.environ
+# Trainings run beside whatever comes first; each of the others takes a minute or more of the slow tier.
+LONGEST = ("test_plugin", "test_docs_run", "test_study", "test_contracts", "test_search")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -89,14 +91,14 @@ def workshop(tmp_path_factory: pytest.TempPathFactory, stock_epymarl: object) ->
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test of a slow job is slow. Of files spread over processes the longest go first: training, then the pages."""
+    """A test of a slow job is slow. Of files spread over processes the longest go first: no core waits for the last."""
     for item in items:
         if any(JOBS[name].slow for mark in item.iter_markers("jobs") for name in mark.args):
             item.add_marker("host")
         if any(item.get_closest_marker(kind) for kind in SLOW_KINDS):
             item.add_marker("slow")
     if SPREAD:
-        items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("jobs", "docs")])
+        items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -176,8 +176,9 @@ def test_a_search_that_is_interrupted_ends_as_if_nothing_had_happened(name: str)
 @pytest.mark.parametrize("name", every_method())
 def test_a_strategy_keeps_its_contract_in_every_task(name: str, key: str) -> None:
     case = strategy_case(name, key, recurrent=True)
-    for contract in (strategies.honours_its_needs, strategies.repeats):
-        contract(case)
+    strategies.repeats(case)
+    if not (case.team.task.restorable and case.team.task.proposable):  # one with all abilities was asked already
+        strategies.honours_its_needs(case)
 
 
 def digest_of(name: str) -> str:

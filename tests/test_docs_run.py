@@ -11,11 +11,13 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ SMALLER = {
     "--episodes": "60",
     "--steps": "200",
     "--failures": "5",
+    "--jobs": "1",  # test_curve.py starts two
 }  # what follows an option
 INSTEAD = {  # words
     "explain=20": "explain=2",
@@ -110,7 +113,8 @@ BLOCKS_ELSEWHERE = {  # page -> the test that executes its Python blocks
     "extending.md": "test_extending.py: test_the_shown_strategy_runs_with_its_option",
 }
 DECIDES = {"gate", "policies", "doctor", "choose", "repair"}  # 1 is an answer of these, 3 of the last
-MEASURED: list[list[str]] = []  # benchmarks that were executed
+ONCE: list[list[str]] = []  # benchmarks and exported tests that were executed: some stand on two pages
+RUNS: dict[tuple[str, ...], Path] = {}  # runs that were made: the same with another name is a copy
 A_FAILURE = "4711"  # an id that the pages show; each run has its own
 WRITES = ("--out", "--junit", "--figure", "--pytest")
 
@@ -193,8 +197,11 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     policy_folder(clone / "TAG" / "policy", task="tag", time_limit=8)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(clone)
-        for name, seed in (("RUN", 0), ("runs/main", 1), ("runs/candidate", 2), ("runs/1", 3)):
-            assert fairtest(f"run --policy team --budget 220 --set replay=5 --seed {seed} --out {name}") == 0
+        for seed, (name, method) in enumerate(
+            {"RUN": "fairtest", "runs/main": "random", "runs/candidate": "random", "runs/1": "fairtest"}.items()
+        ):
+            words = f"--method {method} --budget 220 --set replay=5 --seed {seed} --out {name}"
+            assert fairtest(f"run --policy team {words}") == 0
     shutil.copytree(team, clone / "RUN" / "policy")
     results = clone / "results"
     models = host_models(results, "qmix")
@@ -226,13 +233,17 @@ def world(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 def execute(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     program, arguments = words[0], words[1:]
+    if program == "python" and not words[1].startswith("tools/"):
+        if sorted(words) in ONCE:
+            return
+        ONCE.append(sorted(words))
     made = [Path(arguments[arguments.index(option) + 1]) for option in WRITES if option in arguments]
     if program == "fairtest":
         if "--resume" in arguments:
             interrupt(Path(arguments[arguments.index("--resume") + 1]))
         if arguments[0] == "run":  # the reader of several examples takes another name for each
             shutil.rmtree(next(iter(made), Path("-")), ignore_errors=True)
-        code = cli.main(arguments)
+        code = run_once(arguments, *made) if arguments[0] == "run" and made else cli.main(arguments)
         assert code in ({0, 1, 3} if arguments[0] in DECIDES else {0})
         if arguments[0] == "choose" and code == 1:  # nobody is chosen, nothing is copied
             assert not any(path.exists() for path in made)
@@ -242,25 +253,43 @@ def execute(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert done.returncode == 1, done.stdout + done.stderr  # the team that was exported from fails
         assert "AssertionError: failure" in done.stdout
     elif words[0] == "python" and words[1].startswith("tools/"):
-        subprocess.run([sys.executable, ROOT / words[1], *words[2:]], check=True)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(ROOT)
+            patch.setattr(sys, "argv", words[1:])
+            ended(partial(tool, ROOT / words[1]))
     elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks."):
-        if sorted(words) not in MEASURED:  # some stand on two pages
-            MEASURED.append(sorted(words))
-            with monkeypatch.context() as patch:
-                patch.syspath_prepend(ROOT)
-                patch.setattr(sys, "argv", words[2:])
-                benchmark(words[2])
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(ROOT)
+            patch.setattr(sys, "argv", words[2:])
+            ended(importlib.import_module(words[2]).main)
     else:
         pytest.fail("nobody knows how to execute this")
     assert all(path.exists() for path in made)
 
 
-def benchmark(name: str) -> None:
+def run_once(arguments: list[str], out: Path) -> int:
+    """Every page has the same teams in its world."""
+    key = tuple(word for word in arguments if word not in ("--out", str(out)))
+    if key in RUNS:
+        shutil.copytree(RUNS[key], out)
+        return 0
+    code = cli.main(arguments)
+    if code == 0 and not arguments[arguments.index("--policy") + 1].startswith("repaired"):
+        RUNS[key] = shutil.copytree(out, Path.cwd().parent / "runs" / str(len(RUNS)))  # pages write over theirs
+    return code
+
+
+def ended(program: Callable[[], Any]) -> None:
+    """It says that all went well, by what it returns or as it leaves."""
     try:
-        code = importlib.import_module(name).main()
-    except SystemExit as end:  # --help
+        code = program()
+    except SystemExit as end:
         code = end.code
     assert not code
+
+
+def tool(path: Path) -> None:
+    runpy.run_path(str(path), run_name="__main__")
 
 
 def some_failure() -> int:

@@ -38,7 +38,7 @@ SMALL = ["--method", "random", "--set", "report=false", "--set", "workers=1", "-
 
 @pytest.mark.slow
 def test_no_folder_crashes_fools_or_makes_touch_anything() -> None:
-    tries = 60
+    tries = 40
     found = hostile.measure(tries, seed=tries, only=[kind for kind in hostile.KINDS if kind != "studies"])
     assert sum(counts["folders"] for counts in found.values()) >= 0.8 * tries
     assert {name: counts[name] for counts in found.values() for name in hostile.WRONG if counts.get(name)} == {}
@@ -46,7 +46,7 @@ def test_no_folder_crashes_fools_or_makes_touch_anything() -> None:
 
 @pytest.mark.slow
 def test_no_study_folder_crashes_fools_or_makes_touch_anything() -> None:
-    found = hostile.measure(40, seed=1, only=["studies"])["studies"]
+    found = hostile.measure(25, seed=1, only=["studies"])["studies"]
     assert {name: found[name] for name in hostile.WRONG if found.get(name)} == {}
 
 

@@ -193,6 +193,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 QUICK = ["--executions", "120", "--steps", "100", "--weight", "1", "--weight", "2", "--seeds", "2", "--jobs", "1"]
+ONE = ["--executions", "120", "--steps", "100", "--weight", "1", "--seeds", "1", "--jobs", "1"]  # of everything
 SEARCH = ["--method", "random", "--budget", "40"]
 
 
@@ -256,13 +257,13 @@ def test_a_finished_run_is_repaired_with_its_own_settings_and_failures(
     team, run, out = policy_folder(tmp_path / "team"), tmp_path / "run", tmp_path / "out"
     main(["run", "--policy", str(team), "--out", str(run), *SEARCH, "--set", "theta=0.9", "--seed", "7"])
     capsys.readouterr()
-    repair(run, "--out", out, *QUICK)
+    repair(run, "--out", out, *ONE)
     document = read_repair(out)
     assert document["theta"] == 0.9
     assert document["before"]["search"]["failures"] == json.loads((run / "summary.json").read_text())["failures"]
     assert document["before"]["policy"] == str(team)
     assert document["sentence"] in capsys.readouterr().out
-    assert repair(run, "--out", tmp_path / "other", *QUICK, "--budget", "5") == 2
+    assert repair(run, "--out", tmp_path / "other", *ONE, "--budget", "5") == 2
     assert "own settings" in capsys.readouterr().err
 
 
@@ -277,8 +278,8 @@ def test_an_arm_that_diverges_is_stopped_and_named_and_the_others_go_on(
     assert [one["arm"] for one in document["stopped"]] == ["seed 0 weight-2", "seed 1 weight-2"]
     assert {entry["weight"] for entry in document["repaired"]} == {1.0}
     assert "seed 0 weight-2 was stopped: training diverged" in capsys.readouterr().out
-    fake.setattr(host_trainer, "HostTrainer", lambda: Fake(diverging=(1.0, 2.0)))
-    assert repair("--policy", team, "--out", tmp_path / "none", *QUICK, *SEARCH) == 2
+    fake.setattr(host_trainer, "HostTrainer", lambda: Fake(diverging=(1.0,)))
+    assert repair("--policy", team, "--out", tmp_path / "none", *ONE, *SEARCH) == 2
     assert "No seed was trained to its end" in capsys.readouterr().err
     assert not (tmp_path / "none" / "repair.json").exists()
 
@@ -310,7 +311,7 @@ def test_the_fairest_checkpoint_of_the_training_is_judged_beside(tmp_path: Path,
     for step in (100, 200):
         changed = {name: value * (1 + step / 1000) for name, value in weights.items()}
         save_policy(run / "curve" / str(step), replace(record, training_steps=step), changed)
-    repair(run, "--out", tmp_path / "out", *QUICK)
+    repair(run, "--out", tmp_path / "out", *ONE)
     document = read_repair(tmp_path / "out")
     assert document["checkpoint"]["candidates"] == 2
     assert document["checkpoint"]["step"] in (100, 200)
@@ -362,11 +363,11 @@ def test_an_environment_without_a_twin_is_told_with_an_estimate_and_a_changed_te
     team, run = policy_folder(tmp_path / "team", time_limit=5), tmp_path / "run"
     main(["run", "--policy", str(team), "--out", str(run), *SEARCH, "--set", "engine=lockstep"])
     capsys.readouterr()
-    repair(run, "--out", tmp_path / "out", *QUICK)
+    repair(run, "--out", tmp_path / "out", *ONE)
     assert "per arm" in capsys.readouterr().err
     weights = load_weights(team / "agent.th")
     save_policy(team, load_record(team), {name: value + 1 for name, value in weights.items()})
-    assert repair(run, "--out", tmp_path / "other", *QUICK) == 2
+    assert repair(run, "--out", tmp_path / "other", *ONE) == 2
     assert "other weights" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
 
@@ -386,7 +387,7 @@ def test_a_full_disk_stops_the_arm_and_leaves_nothing_half_written(
 
     fake.setattr(arms, "write_arrays", full)
     team, out = policy_folder(tmp_path / "team"), tmp_path / "out"
-    repair("--policy", team, "--out", out, *QUICK, *SEARCH)
+    repair("--policy", team, "--out", out, *QUICK, *SEARCH, "--seeds", "1")
     assert "weight-2 was stopped: FairTest cannot write it: No space left" in capsys.readouterr().out
     assert not list(out.rglob(".*.tmp"))
     assert not (out / "seed-0" / "weight-2").exists()
@@ -421,13 +422,13 @@ def test_folders_that_hold_something_else_are_left_alone(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     team, out = policy_folder(tmp_path / "team"), tmp_path / "out"
-    assert repair("--policy", team, "--out", team, *QUICK, *SEARCH) == 2
+    assert repair("--policy", team, "--out", team, *ONE, *SEARCH) == 2
     assert "holds no repair" in capsys.readouterr().err
     assert repair("--out", out) == 2
     assert "either a finished RUN or --policy" in capsys.readouterr().err
-    assert repair("--policy", team, "--out", out, *QUICK, *SEARCH) in (0, 1, 3)
+    assert repair("--policy", team, "--out", out, *ONE, *SEARCH) in (0, 1, 3)
     capsys.readouterr()
-    assert repair("--policy", team, "--out", out, *QUICK, *SEARCH, "--steps", "101") == 2
+    assert repair("--policy", team, "--out", out, *ONE, *SEARCH, "--steps", "101") == 2
     assert "steps 100 there, 101 now" in capsys.readouterr().err
 
 
@@ -448,7 +449,7 @@ def test_a_shipped_team_is_repaired_with_a_real_host_the_same_way_twice(
     monkeypatch.delenv("EPYMARL_HOME", raising=False)
     team = lean_copy(shipped("policies") / "lbf-qmix", tmp_path / "team")
     for name in ("a", "b"):
-        words = ["--steps", "2000", "--executions", "200", "--seeds", "1", "--weight", "1", *SEARCH]
+        words = ["--steps", "1000", "--executions", "120", "--seeds", "1", "--weight", "1", *SEARCH]
         assert repair("--policy", team, "--out", tmp_path / name, *words) in (0, 1, 3)
     one, other = (digest(load_weights(tmp_path / name / "seed-0" / "repaired" / "agent.th")) for name in ("a", "b"))
     assert one == other
