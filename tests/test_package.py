@@ -19,10 +19,7 @@ from epymarl_fairtest import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-WORDS = [
-    "--method", "random", "--budget", "60", "--seed", "1", "--json",
-    "--set", "explain=0", "--set", "report=false", "--set", "engine=lockstep",  # nothing is compiled for it
-]  # fmt: skip
+WORDS = ["--method", "random", "--budget", "60", "--seed", "1", "--set", "explain=0", "--set", "report=false", "--json"]
 
 
 def called(*command: Any, cwd: Path) -> str:
