@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before, not_finite
-from epymarl_fairtest.engine.meeting import Meetings
+from epymarl_fairtest.engine.meeting import Meetings, ask_policy
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
@@ -103,6 +104,7 @@ class Twin:
             episodes.states[rows, step] = states
         forced_until = last_forced(group)
         meetings = None if self.keeps_course else Meetings(group, forced_until, policy)
+        ask = partial(ask_policy, policy) if meetings is None else meetings.ask
         while left.any():
             running = left
             if meetings is not None:
@@ -121,15 +123,14 @@ class Twin:
                 if not policy.hidden_size:
                     asked[due[(forced >= 0).all(axis=1)]] = False  # they do what they must, and remember nothing
                 on, of = meetings.different(asked, seen, last, hidden)
+            scores, after = ask(on, seen, last, hidden)
+            scores = recorded(scores, rule.available, policy.reading)
             if len(on) == count:
-                scores, hidden = policy.forward(seen, last, hidden)
-                q = recorded(scores, rule.available, policy.reading)
+                q, hidden = scores, after
             elif of is None:  # the others need no answer
-                scores, hidden[on] = policy.forward(seen[on], last[on], hidden[on])
-                q[on] = recorded(scores, rule.available, policy.reading)
+                q[on], hidden[on] = scores, after
             else:
-                scores, after = policy.forward(seen[on], last[on], hidden[on])
-                q[asked], hidden[asked] = recorded(scores, rule.available, policy.reading)[of], after[of]
+                q[asked], hidden[asked] = scores[of], after[of]
             if rule.kind in ("softmax", "policy"):
                 finite = bool(np.isfinite(q[running]).all())
                 actions = np.where(running[:, None], choose(q, group.stream, at, rule), actions)
