@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import rng
@@ -146,11 +147,11 @@ class Twin:
                 actions = np.where(group.greedy, greedy(q, rule.available), actions).astype(np.int16)
             actions[due] = np.where(forced >= 0, forced, actions[due])
             kernel.step(states, running, actions, rewards, over, step)
-            _record(episodes, rows, step, running, everyone, seen, q, actions, rewards, states)
-            np.copyto(last, actions, where=running[:, None])
-            step += running
-            at += running
-            left &= ~over & (step < self._limit)
+            if self.keeps_course:
+                _record(episodes, rows, step, running, everyone, seen, q, states)
+            _go_on(
+                episodes.actions, episodes.rewards, rows, running, actions, rewards, over, self._limit, last, step, at, left
+            )
         episodes.length[rows] = step
         if meetings is not None:
             meetings.settle(episodes, rows)
@@ -176,9 +177,9 @@ def _past(prefix: Episodes, policy: Policy) -> Episodes:
 
 def _record(
     episodes: Episodes, rows: NDArray[np.int64], step: NDArray[np.int32], running: NDArray[np.bool_], everyone: bool,
-    seen: NDArray[np.float32], q: NDArray[np.float32], actions: NDArray[np.int16], rewards: States, states: States,
+    seen: NDArray[np.float32], q: NDArray[np.float32], states: States,
 ) -> None:  # fmt: skip
-    """Write one step of a group to where it belongs."""
+    """Write the course of one step of a group to where it belongs."""
     now: Any = slice(None) if everyone else np.flatnonzero(running)
     to, at, after = rows[now], step[now], step[now] + 1
     if everyone and rows[-1] - rows[0] == len(rows) - 1 and step[0] == step[-1]:
@@ -186,9 +187,24 @@ def _record(
         to, at, after = slice(rows[0], rows[-1] + 1), step[0], step[0] + 1
     if episodes.obs.shape[-1]:
         episodes.obs[to, at] = seen[now]
-    episodes.actions[to, at], episodes.rewards[to, at] = actions[now], rewards[now]
-    if episodes.q.shape[-1]:
-        episodes.q[to, at], episodes.states[to, after] = q[now], states[now]
+    episodes.q[to, at], episodes.states[to, after] = q[now], states[now]
+
+
+@njit(cache=True, nogil=True)
+def _go_on(
+    done: NDArray[np.int16], received: States, rows: NDArray[np.int64], running: NDArray[np.bool_],
+    actions: NDArray[np.int16], rewards: States, over: NDArray[np.bool_], limit: int,
+    last: NDArray[np.int16], step: NDArray[np.int32], at: NDArray[np.int64], left: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """Write what running rows did and received in a step, and make their next step the current one."""
+    for row in range(len(rows)):
+        if running[row]:
+            for agent in range(actions.shape[1]):
+                last[row, agent] = done[rows[row], step[row], agent] = actions[row, agent]
+                received[rows[row], step[row], agent] = rewards[row, agent]
+            step[row] += 1
+            at[row] += 1
+            left[row] = not over[row] and step[row] < limit
 
 
 PROOF = 12  # seeds, and the same number of starts in the middle: more would take over a second with a GRU
