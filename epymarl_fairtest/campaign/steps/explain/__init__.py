@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome, Step, Steps
+from epymarl_fairtest.campaign.steps.explain.abreast import abreast
 from epymarl_fairtest.campaign.steps.explain.acting import own_policy
 from epymarl_fairtest.campaign.steps.explain.answers import FORMAT, Answers, Entry, overview
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows, remembered
@@ -74,9 +75,9 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
     for part in np.split(rows, np.arange(TOGETHER, len(rows), TOGETHER)) if len(rows) else ():
         order = np.argsort(part)  # a folder gives failures in ascending order
         cases = Cases.of(context, context.recorded.failures(part[order]).take(np.argsort(order)))
-        found = yield from answers(cases)
+        some = _some_examples(cases, most_examples - len(entries))
+        found, (examples, episodes) = yield from abreast(answers(cases), some)
         answered = found.entries()
-        examples, episodes = yield from _some_examples(cases, most_examples - len(entries))
         for n, entry in enumerate(answered):
             entry["smallest"] = examples.get(n)
         entries += answered
