@@ -120,16 +120,17 @@ def _some_examples(cases: Cases, most: int) -> Asking[tuple[dict[int, Entry], li
 
 
 def answers(cases: Cases) -> Asking[Answers]:
-    """Every question, one after the other, about all cases together."""
+    """Every question about all cases together; those abreast that need no other's answer."""
     cases = yield from remembered(cases)
     onward = Onward.of(cases)
-    likely = yield from chance(cases, onward)
-    tried = yield from every_decision(cases)
-    checked, shown = yield from checked_decisions(cases, tried, onward)
+    likely, tried = yield from abreast(chance(cases, onward), every_decision(cases))
     found = tried.found(len(cases))
-    several, plans = yield from several_decisions(cases, np.flatnonzero(~found))
+    (checked, shown), (several, plans), acting = yield from abreast(
+        checked_decisions(cases, tried, onward),
+        several_decisions(cases, np.flatnonzero(~found)),
+        own_policy(cases, likely),
+    )
     settled = yield from commitment(cases, onward)
-    acting = yield from own_policy(cases, likely)
     responsible = yield from responsibilities(cases, shown, checked, acting)
     clear = {one.case for one in shown}
     counts = tried.count(len(cases))
