@@ -16,7 +16,9 @@ from epymarl_fairtest.tasks.contract import Task
 
 MOST = 400  # trajectories that are compared with each other
 EACH = 5  # most unfair ones to watch, and as many representative ones
-Paths = tuple[NDArray[np.float32], NDArray[np.integer]]  # where agents were (B, positions, agents, 2); how many are used
+Paths = tuple[
+    NDArray[np.float32], NDArray[np.integer]
+]  # where agents were (B, positions, agents, 2); how many are used
 Load = Callable[[NDArray[np.int64]], Paths]
 
 

@@ -1,5 +1,5 @@
-"""Rows of a group that are alike. Who sees the same and remembers the same is asked once, without a memory even if it was
-seen at another step; who is in the same state at the same step and draws from the same stream goes on alike, so one is
+"""Rows of a group that are alike. Who sees the same and remembers the same is asked once, without a memory even at
+different steps; who is in the same state at the same step and draws from the same stream goes on alike, so one is
 executed and the others receive what it receives.
 
 Knows states, streams, what is seen and rewards; no rules.
@@ -113,9 +113,7 @@ class Answers:
         self._scores = np.empty((self._room, agents, policy.n_actions), np.float32)
         self._table = np.full(0, -1)
 
-    def about(
-        self, rows: Rows, seen: NDArray[np.float32], last: NDArray[np.int16]
-    ) -> tuple[NDArray[np.float32], bool]:
+    def about(self, rows: Rows, seen: NDArray[np.float32], last: NDArray[np.int16]) -> tuple[NDArray[np.float32], bool]:
         """The scores of these rows, and was any of them known?"""
         nothing = np.empty((len(rows), self._policy.n_agents, 0), np.float32)
         if self._count + len(rows) > self._room or not len(self._table):
@@ -173,9 +171,7 @@ def recalled(
         for column in range(seen.shape[1]):
             word = _mixed(word, seen[row, column])
         at = np.int64(word & np.uint64(len(table) - 1))
-        while table[at] >= 0 and not (
-            _alike(kept, table[at], seen, row) and _alike(kept_last, table[at], last, row)
-        ):
+        while table[at] >= 0 and not (_alike(kept, table[at], seen, row) and _alike(kept_last, table[at], last, row)):
             at = (at + 1) & (len(table) - 1)
         if table[at] < 0:
             table[at] = count + added

@@ -149,9 +149,8 @@ class Twin:
             kernel.step(states, running, actions, rewards, over, step)
             if self.keeps_course:
                 _record(episodes, rows, step, running, everyone, seen, q, states)
-            _go_on(
-                episodes.actions, episodes.rewards, rows, running, actions, rewards, over, self._limit, last, step, at, left
-            )
+            received = (actions, rewards, over, self._limit)
+            _go_on(episodes.actions, episodes.rewards, rows, running, *received, last, step, at, left)
         episodes.length[rows] = step
         if meetings is not None:
             meetings.settle(episodes, rows)

@@ -33,8 +33,10 @@ def abreast(*askings: Asking[Any]) -> Asking[list[Any]]:
         # Of a request that wants more than what is received, the whole answer belongs to who asked.
         alone = [number for number, one in wanted.items() if one.real or one.course or one.memory]
         now = {number: wanted.pop(number) for number in (alone[:1] or list(wanted))}
-        episodes = yield next(iter(now.values())) if len(now) == 1 else Execute(
-            joined([one.tests for one in now.values()]), course=False
+        episodes = (
+            yield next(iter(now.values()))
+            if len(now) == 1
+            else Execute(joined([one.tests for one in now.values()]), course=False)
         )
         first = 0
         for number, one in now.items():
@@ -50,7 +52,9 @@ def joined(parts: Sequence[Tests]) -> Tests:
     for name, nothing in (("forced", -1), ("greedy", False), ("memory", 0)):
         some = next((value for part in parts if (value := getattr(part, name)) is not None), None)
         if some is not None:
-            parts = [_with(part, name, np.full_like(some, nothing, shape=(len(part), *some.shape[1:]))) for part in parts]
+            parts = [
+                _with(part, name, np.full_like(some, nothing, shape=(len(part), *some.shape[1:]))) for part in parts
+            ]
     prefix = next((part.prefix for part in parts if part.prefix is not None and len(part)), None)
     if prefix is not None:
         parts = [_with(part, "prefix", prefix.take(np.zeros(len(part), np.int64))) for part in parts]
