@@ -17,6 +17,7 @@ from epymarl_fairtest import commands
 from epymarl_fairtest.api.explaining import Loaded
 from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
 from epymarl_fairtest.campaign.steps.explain import answers, decisions, explanations, most_of, sharing, words
+from epymarl_fairtest.campaign.steps.explain.abreast import abreast
 from epymarl_fairtest.campaign.steps.explain.arms import Both
 from epymarl_fairtest.campaign.steps.explain.better import compared
 from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions, Plans, remembered
@@ -26,6 +27,7 @@ from epymarl_fairtest.campaign.steps.explain.decisions import every_decision
 from epymarl_fairtest.campaign.steps.explain.onward import Onward
 from epymarl_fairtest.campaign.steps.explain.responsibility import coalitions, shapley
 from epymarl_fairtest.campaign.steps.explain.rules import learned
+from epymarl_fairtest.campaign.steps.explain.smallest import _unfair
 from epymarl_fairtest.core.episodes import Episodes, random_tests, replay_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
@@ -123,6 +125,32 @@ def test_a_failure_that_goes_on_is_executed_only_from_where_it_does_something_el
     assert np.array_equal(received[~begun], np.repeat(cases.received[case[~begun]][:, None], 6, axis=1))
     wanted_steps = int((cases.episodes.length[case[begun]] - step[begun]).sum()) * 6
     assert sum(part.executed_steps() for part in executed) < 0.8 * wanted_steps
+
+
+@pytest.mark.parametrize(("task", "memory"), [("spread", False), ("foraging", False), ("tag", True)])
+def test_questions_asked_abreast_have_the_answers_of_each_alone_in_fewer_requests(task: str, memory: bool) -> None:
+    cases, engine = continued_cases(task, memory)
+    requests: list[int] = []
+
+    def execute(wanted: Any) -> Episodes:
+        requests.append(len(wanted.tests))
+        return wanted.by(engine, engine)
+
+    def questions() -> list[Any]:
+        starts = [(n, cases.episodes.states[n, 0]) for n in range(len(cases))]
+        every, plans = np.arange(len(cases)), Plans(np.ones((len(cases), *cases.episodes.actions.shape[1:]), np.int16))
+        greedy = np.ones((len(cases), cases.episodes.actions.shape[2]), bool)
+        return [
+            cases.outcomes(every, cases.episodes.length // 2),
+            cases.outcomes(every, cases.first, None, plans),
+            cases.outcomes(every, cases.first, greedy=greedy),
+            _unfair(cases, starts, "here", range(0, 5)),  # begins without a past
+        ]
+
+    alone = [taken(one, execute) for one in questions()]
+    together = taken(abreast(*questions()), execute)
+    assert all(np.array_equal(one, other) for one, other in zip(alone, together, strict=True))
+    assert requests[4:] == [sum(requests[:4])]
 
 
 @pytest.mark.parametrize(("few", "requests"), [(0, [(2, 16), (2, 16), (1, 16)]), (200, [(2, 48)]), (10**6, [(2, 256)])])

@@ -29,6 +29,7 @@ from epymarl_fairtest.core.episodes import Tests, operator_code
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.engine import twin as twin_engine
 from epymarl_fairtest.engine.contract import ActionRule
+from epymarl_fairtest.engine.meeting import Answers
 from epymarl_fairtest.engine.selection import make_engine, twin_of
 from epymarl_fairtest.engine.twin import Twin, prove
 from epymarl_fairtest.host.hosts import Host
@@ -165,6 +166,30 @@ def test_a_twins_episode_does_not_depend_on_the_batch_or_the_threads(task: str) 
     together = twin(task, "gru").execute(tests)
     assert_identical(twin(task, "gru", threads=2).execute(tests), together)
     assert_identical(twin(task, "gru").execute(tests.take([3, CHUNK + 1])), together.take([3, CHUNK + 1]))
+
+
+def test_a_policy_without_a_memory_is_asked_once_about_what_is_seen() -> None:
+    asked: list[int] = []
+
+    class Summing:
+        n_agents, n_actions, obs_size, hidden_size = 2, 3, 2, 0
+
+        def forward(self, obs: Any, last: Any, hidden: Any) -> Any:
+            asked.append(len(obs))
+            return np.repeat(obs.sum(axis=2)[:, :, None] + last[:, :, None], 3, axis=2).astype(np.float32), hidden
+
+    policy: Any = Summing()
+    draw = np.random.default_rng(0)
+    every = draw.integers(0, 2, (5, 40, 2, 2)).astype(np.float32)  # 16 different ones
+    for reads_last, most in ((False, 16), (True, 64)):
+        answers, asked[:] = Answers(policy, reads_last), []
+        for seen in every:
+            last = draw.integers(0, 2, (40, 2)).astype(np.int16) * reads_last
+            rows = np.flatnonzero(draw.random(40) < 0.8)
+            scores, _ = answers.about(rows, seen, last)
+            assert np.array_equal(scores, Summing().forward(seen[rows], last[rows], None)[0])
+            asked.pop()
+        assert sum(asked) <= most
 
 
 @every_task

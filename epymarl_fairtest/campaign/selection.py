@@ -16,7 +16,10 @@ from epymarl_fairtest.tasks.contract import Task
 
 MOST = 400  # trajectories that are compared with each other
 EACH = 5  # most unfair ones to watch, and as many representative ones
-Load = Callable[[NDArray[np.int64]], Episodes]
+Paths = tuple[
+    NDArray[np.float32], NDArray[np.integer]
+]  # where agents were (B, positions, agents, 2); how many are used
+Load = Callable[[NDArray[np.int64]], Paths]
 
 
 def worst(index: NDArray[np.float64], count: int, root_seed: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
@@ -34,13 +37,18 @@ def worst(index: NDArray[np.float64], count: int, root_seed: NDArray[np.int64] |
 
 
 def failures_to_watch(
-    task: Task, index: NDArray[np.float64], root_seed: NDArray[np.int64], stable: NDArray[np.int64], load: Load
+    index: NDArray[np.float64], root_seed: NDArray[np.int64], stable: NDArray[np.int64], load: Load
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The failures to watch, of the `stable` ones: the most unfair, and representative ones of the rest."""
     lowest = stable[worst(index[stable], EACH, root_seed[stable])]
     others = np.setdiff1d(stable, lowest)
     some = others[spread_evenly(len(others), MOST)]
-    return lowest, some[representative(task, load(some), EACH)] if len(some) else some
+    return lowest, some[representative(*load(some), EACH)] if len(some) else some
+
+
+def paths_of(task: Task, failures: Episodes) -> Paths:
+    """Where the agents went."""
+    return task.positions(failures.states).astype(np.float32), failures.length + 1
 
 
 def spread_evenly(count: int, most: int) -> NDArray[np.int64]:
@@ -50,18 +58,17 @@ def spread_evenly(count: int, most: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(np.int64))
 
 
-def representative(task: Task, failures: Episodes, count: int) -> NDArray[np.int64]:
+def representative(paths: NDArray[np.float32], lengths: NDArray[np.integer], count: int) -> NDArray[np.int64]:
     """Rows of at most `count` representative failures: the medoids of their trajectories, largest group first.
 
-    Two failures are as far apart as their agents are on average (the distance that tells distinct failures apart).
-    Of more than MOST failures, MOST are compared: evenly spaced in the order of finding, so that every part of the
-    search has its share. Fewer than `count` come back where fewer failures differ.
+    Two failures are as far apart as their agents are on average (the distance that tells distinct failures apart); the
+    shorter waits where it ended. Of more than MOST failures, MOST are compared: evenly spaced in the order of finding,
+    so that every part of the search has its share. Fewer than `count` come back where fewer failures differ.
     """
-    rows = spread_evenly(len(failures), MOST)
+    rows = spread_evenly(len(paths), MOST)
     if not len(rows):
         return rows
-    chosen = medoids(_distances(task, failures, rows), count)
-    return rows[chosen]
+    return rows[medoids(distances(paths[rows], lengths[rows]), count)]
 
 
 def medoids(apart: NDArray[np.float64], count: int) -> NDArray[np.int64]:
@@ -90,9 +97,3 @@ def medoids(apart: NDArray[np.float64], count: int) -> NDArray[np.int64]:
         chosen[place] = point
     sizes = np.bincount(apart[chosen].argmin(axis=0), minlength=len(chosen))
     return np.array(chosen, np.int64)[np.argsort(-sizes, kind="stable")]
-
-
-def _distances(task: Task, failures: Episodes, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean distance between the agents of each two trajectories; the shorter waits where it ended."""
-    paths = task.positions(failures.states[rows]).astype(np.float32)
-    return distances(paths, failures.length[rows] + 1)

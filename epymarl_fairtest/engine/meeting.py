@@ -1,5 +1,6 @@
-"""Rows of a group that are alike. Who sees the same and remembers the same is asked once; who is in the same state at
-the same step and draws from the same stream goes on alike, so one is executed and the others receive what it receives.
+"""Rows of a group that are alike. Who sees the same and remembers the same is asked once, without a memory even at
+different steps; who is in the same state at the same step and draws from the same stream goes on alike, so one is
+executed and the others receive what it receives.
 
 Knows states, streams, what is seen and rewards; no rules.
 """
@@ -17,6 +18,7 @@ from epymarl_fairtest.team.contract import Policy
 
 SOME = 8  # words of the second array that tell rows apart quickly; all of them decide
 PATIENCE = 4  # times that nobody is found alike, after which a group is not looked at any more
+ANSWERS, BYTES = 2**16, 2**27  # that are kept of a group, and what they may fill; more are forgotten together
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Words = NDArray[np.uint32]
@@ -34,7 +36,8 @@ class Meetings:
             own += list(np.packbits(group.greedy, axis=1).astype(np.uint64).T)
         self._own = _words(np.stack(own, axis=1))
         self._found: list[tuple[int, Rows, Rows]] = []  # step, who met, and whom
-        self._in_vain = {"met": 0, "asked": 0}
+        self._in_vain = {"met": 0, "asked": 0, "before": 0}
+        self._policy, self._answers = policy, Answers(policy, self._reads_last)
 
     def at_clock(self, left: Mask, step: NDArray[np.int32]) -> Mask:
         """Of the rows that are left, those that step now."""
@@ -63,6 +66,16 @@ class Meetings:
         own = first == np.arange(len(rows))
         return (rows, None) if own.all() else (rows[own], (np.cumsum(own) - 1)[first])
 
+    def ask(
+        self, rows: Rows, seen: NDArray[np.float32], last: NDArray[np.int16], hidden: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """What the policy says of these rows, and what they remember then."""
+        if self._remembers or self._in_vain["before"] >= PATIENCE or not len(rows):
+            return ask_policy(self._policy, rows, seen, last, hidden)
+        scores, known = self._answers.about(rows, seen, last)
+        self._in_vain["before"] = 0 if known else self._in_vain["before"] + 1
+        return scores, hidden[rows]
+
     def _first_alike(self, what: str, rows: Rows, one: Words, other: Words, last: NDArray[np.int16]) -> Rows:
         """For each of these rows the first one of which the same is known; the last actions are if they count."""
         alone = np.arange(len(rows))
@@ -78,6 +91,41 @@ class Meetings:
             episodes.rewards[rows[met], step:] = episodes.rewards[rows[whom], step:]
             episodes.actions[rows[met], step:] = episodes.actions[rows[whom], step:]
             episodes.length[rows[met]] = episodes.length[rows[whom]]
+
+
+def ask_policy(
+    policy: Policy, rows: Rows, seen: NDArray[np.float32], last: NDArray[np.int16], hidden: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The policy about these rows of a group, or about the whole group as it is."""
+    everyone = len(rows) == len(seen)
+    return policy.forward(*((part if everyone else part[rows]) for part in (seen, last, hidden)))
+
+
+class Answers:
+    """What a policy without a memory said of what was seen: it says the same again."""
+
+    def __init__(self, policy: Policy, reads_last: bool) -> None:
+        agents = policy.n_agents
+        self._policy, self._reads_last, self._count = policy, reads_last, 0
+        self._room = min(ANSWERS, BYTES // (4 * agents * (policy.obs_size + policy.n_actions + 1)))
+        self._seen = np.empty((self._room, agents * policy.obs_size), np.uint32)
+        self._last = np.empty((self._room, agents if reads_last else 0), np.int16)
+        self._scores = np.empty((self._room, agents, policy.n_actions), np.float32)
+        self._table = np.full(0, -1)
+
+    def about(self, rows: Rows, seen: NDArray[np.float32], last: NDArray[np.int16]) -> tuple[NDArray[np.float32], bool]:
+        """The scores of these rows, and was any of them known?"""
+        nothing = np.empty((len(rows), self._policy.n_agents, 0), np.float32)
+        if self._count + len(rows) > self._room or not len(self._table):
+            self._table, self._count = np.full(4 * ANSWERS, -1), 0
+        if len(rows) > self._room:
+            return self._policy.forward(seen[rows], last[rows], nothing)[0], False
+        before = self._count
+        read = last if self._reads_last else last[:, :0]
+        places, new = recalled(rows, _words(seen), read, self._table, self._seen, self._last, before)
+        self._count += len(new)
+        self._scores[before : self._count] = self._policy.forward(seen[new], last[new], nothing[: len(new)])[0]
+        return self._scores[places], len(new) < len(rows)
 
 
 def _words(values: NDArray[Any]) -> Words:
@@ -102,7 +150,7 @@ def first_alike(rows: Rows, one: Words, other: Words, last: NDArray[np.int16]) -
         first[number] = number
         while table[place] >= 0:
             before = rows[table[place]]
-            if _same(one, row, before) and _same(other, row, before) and _same(last, row, before):
+            if _alike(one, row, one, before) and _alike(other, row, other, before) and _alike(last, row, last, before):
                 first[number] = table[place]
                 break
             place = (place + 1) & (places - 1)
@@ -112,14 +160,37 @@ def first_alike(rows: Rows, one: Words, other: Words, last: NDArray[np.int16]) -
 
 
 @njit(cache=True, nogil=True)
+def recalled(
+    rows: Rows, seen: Words, last: NDArray[np.int16], table: Rows, kept: Words, kept_last: NDArray[np.int16], count: int
+) -> tuple[Rows, Rows]:
+    """Where what each of these rows sees is kept, and which rows were added to it behind the first `count`."""
+    places, new = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    added = 0
+    for number in range(len(rows)):
+        row, word = rows[number], np.uint64(1)
+        for column in range(seen.shape[1]):
+            word = _mixed(word, seen[row, column])
+        at = np.int64(word & np.uint64(len(table) - 1))
+        while table[at] >= 0 and not (_alike(kept, table[at], seen, row) and _alike(kept_last, table[at], last, row)):
+            at = (at + 1) & (len(table) - 1)
+        if table[at] < 0:
+            table[at] = count + added
+            kept[table[at]], kept_last[table[at]] = seen[row], last[row]
+            new[added] = row
+            added += 1
+        places[number] = table[at]
+    return places, new[:added]
+
+
+@njit(cache=True, nogil=True)
 def _mixed(word: np.uint64, value: np.uint32) -> np.uint64:
     word = (word ^ np.uint64(value)) * np.uint64(0x9E3779B97F4A7C15)
     return word ^ (word >> np.uint64(29))
 
 
 @njit(cache=True, nogil=True)
-def _same(values: NDArray[Any], one: int, other: int) -> bool:
+def _alike(values: NDArray[Any], one: int, others: NDArray[Any], other: int) -> bool:
     for column in range(values.shape[1]):  # noqa: SIM110 (a generator is not compiled as well)
-        if values[one, column] != values[other, column]:
+        if values[one, column] != others[other, column]:
             return False
     return True

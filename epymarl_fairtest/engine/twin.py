@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import rng
@@ -21,7 +23,7 @@ from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before, not_finite
-from epymarl_fairtest.engine.meeting import Meetings
+from epymarl_fairtest.engine.meeting import Meetings, ask_policy
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
@@ -103,6 +105,7 @@ class Twin:
             episodes.states[rows, step] = states
         forced_until = last_forced(group)
         meetings = None if self.keeps_course else Meetings(group, forced_until, policy)
+        ask = partial(ask_policy, policy) if meetings is None else meetings.ask
         while left.any():
             running = left
             if meetings is not None:
@@ -121,15 +124,14 @@ class Twin:
                 if not policy.hidden_size:
                     asked[due[(forced >= 0).all(axis=1)]] = False  # they do what they must, and remember nothing
                 on, of = meetings.different(asked, seen, last, hidden)
+            scores, after = ask(on, seen, last, hidden)
+            scores = recorded(scores, rule.available, policy.reading)
             if len(on) == count:
-                scores, hidden = policy.forward(seen, last, hidden)
-                q = recorded(scores, rule.available, policy.reading)
+                q, hidden = scores, after
             elif of is None:  # the others need no answer
-                scores, hidden[on] = policy.forward(seen[on], last[on], hidden[on])
-                q[on] = recorded(scores, rule.available, policy.reading)
+                q[on], hidden[on] = scores, after
             else:
-                scores, after = policy.forward(seen[on], last[on], hidden[on])
-                q[asked], hidden[asked] = recorded(scores, rule.available, policy.reading)[of], after[of]
+                q[asked], hidden[asked] = scores[of], after[of]
             if rule.kind in ("softmax", "policy"):
                 finite = bool(np.isfinite(q[running]).all())
                 actions = np.where(running[:, None], choose(q, group.stream, at, rule), actions)
@@ -145,11 +147,10 @@ class Twin:
                 actions = np.where(group.greedy, greedy(q, rule.available), actions).astype(np.int16)
             actions[due] = np.where(forced >= 0, forced, actions[due])
             kernel.step(states, running, actions, rewards, over, step)
-            _record(episodes, rows, step, running, everyone, seen, q, actions, rewards, states)
-            np.copyto(last, actions, where=running[:, None])
-            step += running
-            at += running
-            left &= ~over & (step < self._limit)
+            if self.keeps_course:
+                _record(episodes, rows, step, running, everyone, seen, q, states)
+            received = (actions, rewards, over, self._limit)
+            _go_on(episodes.actions, episodes.rewards, rows, running, *received, last, step, at, left)
         episodes.length[rows] = step
         if meetings is not None:
             meetings.settle(episodes, rows)
@@ -175,9 +176,9 @@ def _past(prefix: Episodes, policy: Policy) -> Episodes:
 
 def _record(
     episodes: Episodes, rows: NDArray[np.int64], step: NDArray[np.int32], running: NDArray[np.bool_], everyone: bool,
-    seen: NDArray[np.float32], q: NDArray[np.float32], actions: NDArray[np.int16], rewards: States, states: States,
+    seen: NDArray[np.float32], q: NDArray[np.float32], states: States,
 ) -> None:  # fmt: skip
-    """Write one step of a group to where it belongs."""
+    """Write the course of one step of a group to where it belongs."""
     now: Any = slice(None) if everyone else np.flatnonzero(running)
     to, at, after = rows[now], step[now], step[now] + 1
     if everyone and rows[-1] - rows[0] == len(rows) - 1 and step[0] == step[-1]:
@@ -185,9 +186,24 @@ def _record(
         to, at, after = slice(rows[0], rows[-1] + 1), step[0], step[0] + 1
     if episodes.obs.shape[-1]:
         episodes.obs[to, at] = seen[now]
-    episodes.actions[to, at], episodes.rewards[to, at] = actions[now], rewards[now]
-    if episodes.q.shape[-1]:
-        episodes.q[to, at], episodes.states[to, after] = q[now], states[now]
+    episodes.q[to, at], episodes.states[to, after] = q[now], states[now]
+
+
+@njit(cache=True, nogil=True)
+def _go_on(
+    done: NDArray[np.int16], received: States, rows: NDArray[np.int64], running: NDArray[np.bool_],
+    actions: NDArray[np.int16], rewards: States, over: NDArray[np.bool_], limit: int,
+    last: NDArray[np.int16], step: NDArray[np.int32], at: NDArray[np.int64], left: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """Write what running rows did and received in a step, and make their next step the current one."""
+    for row in range(len(rows)):
+        if running[row]:
+            for agent in range(actions.shape[1]):
+                last[row, agent] = done[rows[row], step[row], agent] = actions[row, agent]
+                received[rows[row], step[row], agent] = rewards[row, agent]
+            step[row] += 1
+            at[row] += 1
+            left[row] = not over[row] and step[row] < limit
 
 
 PROOF = 12  # seeds, and the same number of starts in the middle: more would take over a second with a GRU

@@ -78,6 +78,8 @@ class RunFolder:
     It is locked for this process from then on; leaving it as a context (or finishing) unlocks it.
     """
 
+    _last: tuple[Path, Episodes] | None = None  # the file of failures that was read last
+
     def __init__(self, path: Path, warn: Warn = warnings.warn) -> None:
         self.path, self.resumed, self._warn = path, False, warn
         self._journal: dict[int, Entry] = {}  # by number of the batch
@@ -274,7 +276,9 @@ class RunFolder:
         for path, count in self._parts():
             here = rows[(rows >= first) & (rows < first + count)] - first
             if len(here):
-                chosen.append(load_failures(path).take(here))
+                if self._last is None or self._last[0] != path:  # a file may hold what is asked for next, too
+                    self._last = path, load_failures(path)
+                chosen.append(self._last[1].take(here))
             first += count
         return Episodes.concatenate(chosen)
 
@@ -314,7 +318,7 @@ class RunFolder:
 
     def join_failures(self, added: Mapping[str, NDArray[Any]]) -> None:
         """All failures into one file and one table, with the columns that the steps after the search add."""
-        parts = self._parts()
+        parts, self._last = self._parts(), None
         names = list(read_arrays(parts[0][0])) if parts else []
         columns: dict[str, list[Any]] = {
             name: [partial(read_column, path, name) for path, _ in parts] for name in names

@@ -71,16 +71,15 @@ def _flee(
     w1: Array, b1: Array, w2: Array, b2: Array, w3: Array, b3: Array,
 ) -> None:  # fmt: skip
     """What the prey of every running world does: its network on BLOCK worlds at a time, one per column."""
-    seen = np.zeros(w1.shape[0], np.float32)
+    seen, which = np.zeros(w1.shape[0], np.float32), np.flatnonzero(running)
     x, h1, h2 = np.zeros((len(w1), BLOCK)), np.zeros((len(b1), BLOCK)), np.zeros((len(b2), BLOCK))
     scores = np.zeros((len(b3), BLOCK))
-    for first in range(0, len(states), BLOCK):
-        rows = min(BLOCK, len(states) - first)
-        for column in range(rows):
-            if running[first + column]:
-                look(states[first + column], bodies - 1, bodies, seen)
-                for i in range(len(seen)):
-                    x[i, column] = _snap(np.float64(seen[i]), -INPUT_BOUND, INPUT_BOUND)
+    for first in range(0, len(which), BLOCK):
+        rows = which[first : first + BLOCK]
+        for column in range(len(rows)):
+            look(states[rows[column]], bodies - 1, bodies, seen)
+            for i in range(len(seen)):
+                x[i, column] = _snap(np.float64(seen[i]), -INPUT_BOUND, INPUT_BOUND)
         _layer(x, w1, b1, h1)
         for i in range(len(h1)):
             for column in range(BLOCK):
@@ -90,12 +89,12 @@ def _flee(
             for column in range(BLOCK):
                 h2[i, column] = _snap(h2[i, column], 0.0, HIDDEN_BOUND)
         _layer(h2, w3, b3, scores)
-        for column in range(rows):
+        for column in range(len(rows)):
             best = 0
             for i in range(1, len(scores)):
                 if scores[i, column] > scores[best, column]:
                     best = i
-            fled[first + column] = best
+            fled[rows[column]] = best
 
 
 @njit(cache=True, nogil=True)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Outcome, Step, Steps
+from epymarl_fairtest.campaign.steps.explain.abreast import abreast
 from epymarl_fairtest.campaign.steps.explain.acting import own_policy
 from epymarl_fairtest.campaign.steps.explain.answers import FORMAT, Answers, Entry, overview
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Rows, remembered
@@ -74,9 +75,9 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
     for part in np.split(rows, np.arange(TOGETHER, len(rows), TOGETHER)) if len(rows) else ():
         order = np.argsort(part)  # a folder gives failures in ascending order
         cases = Cases.of(context, context.recorded.failures(part[order]).take(np.argsort(order)))
-        found = yield from answers(cases)
+        some = _some_examples(cases, most_examples - len(entries))
+        found, (examples, episodes) = yield from abreast(answers(cases), some)
         answered = found.entries()
-        examples, episodes = yield from _some_examples(cases, most_examples - len(entries))
         for n, entry in enumerate(answered):
             entry["smallest"] = examples.get(n)
         entries += answered
@@ -119,16 +120,17 @@ def _some_examples(cases: Cases, most: int) -> Asking[tuple[dict[int, Entry], li
 
 
 def answers(cases: Cases) -> Asking[Answers]:
-    """Every question, one after the other, about all cases together."""
+    """Every question about all cases together; those abreast that need no other's answer."""
     cases = yield from remembered(cases)
     onward = Onward.of(cases)
-    likely = yield from chance(cases, onward)
-    tried = yield from every_decision(cases)
-    checked, shown = yield from checked_decisions(cases, tried, onward)
+    likely, tried = yield from abreast(chance(cases, onward), every_decision(cases))
     found = tried.found(len(cases))
-    several, plans = yield from several_decisions(cases, np.flatnonzero(~found))
+    (checked, shown), (several, plans), acting = yield from abreast(
+        checked_decisions(cases, tried, onward),
+        several_decisions(cases, np.flatnonzero(~found)),
+        own_policy(cases, likely),
+    )
     settled = yield from commitment(cases, onward)
-    acting = yield from own_policy(cases, likely)
     responsible = yield from responsibilities(cases, shown, checked, acting)
     clear = {one.case for one in shown}
     counts = tried.count(len(cases))

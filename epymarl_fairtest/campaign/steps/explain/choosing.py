@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.packing import Packing
-from epymarl_fairtest.campaign.selection import failures_to_watch, spread_evenly
+from epymarl_fairtest.campaign.selection import failures_to_watch, paths_of, spread_evenly
 from epymarl_fairtest.campaign.steps.contract import Aftermath
 
 AT_ONCE = 1000  # failures that are read at once
@@ -23,24 +23,21 @@ def different_failures(context: Aftermath, most: int | None) -> Rows:
     if not count or most == 0:
         return np.empty(0, np.int64)
     index, roots = np.empty(count), np.empty(count, np.int64)
-    paths, lengths = [], np.empty(count, np.int64)
+    found = []
     for rows in np.split(np.arange(count), np.arange(AT_ONCE, count, AT_ONCE)):
         failures = context.recorded.failures(rows)
         index[rows], roots[rows] = context.judge.index(context.judge.received(failures.rewards)), failures.root_seed
-        paths.append(task.positions(failures.states).astype(np.float32))
-        lengths[rows] = failures.length + 1
+        found.append(paths_of(task, failures))
+    paths, lengths = (np.concatenate(parts) for parts in zip(*found, strict=True))
     stable = np.arange(count) if context.uncounted is None else np.flatnonzero(~context.uncounted)
-
-    def load(rows: Rows) -> object:
-        order = np.argsort(rows)  # a folder gives them in ascending order
-        return context.recorded.failures(rows[order]).take(np.argsort(order))
-
-    watched = np.concatenate(failures_to_watch(task, index, roots, stable, load)) if len(stable) else stable  # type: ignore[arg-type]
+    watched = stable
+    if len(stable):
+        watched = np.concatenate(failures_to_watch(index, roots, stable, lambda rows: (paths[rows], lengths[rows])))
     order = stable[np.argsort(index[stable], kind="stable")]
     if task.state_size:
         own = context.settings.distinct_distance
         packing = Packing(task.distinct_distance if own is None else own)
-        different = order[packing.add(np.concatenate(paths)[order], lengths[order])]
+        different = order[packing.add(paths[order], lengths[order])]
     else:
         different = order[np.sort(np.unique(roots[order], return_index=True)[1])]
     return _at_most(watched, different[~np.isin(different, watched)], most)
