@@ -66,7 +66,9 @@ def child(code: str, words: list[str], **changes: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told.json"
         command = [sys.executable, "-W", "ignore", "-c", code, str(told), *words]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **changes})
+        # As a user starts it: Python keeps the bytecode of our modules, whatever is set where this is measured.
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **changes}
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
         if done.returncode:
             raise SystemExit(done.stderr)
         content: dict[str, Any] = json.loads(told.read_text())

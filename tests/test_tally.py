@@ -78,6 +78,7 @@ def test_a_path_is_kept_if_it_is_far_from_all_that_were_kept(
     distance: float, pack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packing, "fastest_pack", lambda: pack)
+    monkeypatch.setattr(packing, "FEW", 0)
     paths, lengths = some_paths(100, 1)
     expected = slowly_kept(distance, 100)
     together, steps, found = Packing(distance), 20, []
@@ -90,6 +91,7 @@ def test_a_path_is_kept_if_it_is_far_from_all_that_were_kept(
 
 
 def test_compiled_and_plain_packing_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "FEW", 0)
     for seed, size in ((2, 1.0), (3, 1e9), (4, 1e-9)):
         paths, lengths = some_paths(200, seed)
         kept = []
@@ -98,6 +100,19 @@ def test_compiled_and_plain_packing_decide_alike(monkeypatch: pytest.MonkeyPatch
             kept.append(Packing(0.3 * size).add(paths * np.float32(size), lengths).tolist())
         assert kept[0] == kept[1]
         assert 0 < sum(kept[0]) < 200
+
+
+def test_nothing_is_compiled_for_few_paths_and_many_are_packed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, lengths = some_paths(200, 2)
+    parts = [slice(first, first + 20) for first in range(0, 200, 20)]
+    found: dict[int, list[int]] = {}
+    for few in (0, 70, 200):
+        monkeypatch.setattr(packing, "FEW", few)
+        if few == 200:
+            monkeypatch.setattr(packing, "fastest_pack", lambda: pytest.fail("too few to compile for"))
+        together = Packing(0.3)
+        found[few] = [number for part in parts for number in together.sort(paths[part], lengths[part]).tolist()]
+    assert found[0] == found[70] == found[200]
 
 
 @cache

@@ -1,6 +1,7 @@
 """The paper's statistics of two samples of runs, Mann-Whitney U (two-sided) and Vargha and Delaney's A12; shares.
 
-Knows numbers only. As in the paper, p-values are not corrected for the number of comparisons.
+Knows numbers only. As in the paper, p-values are not corrected for the number of comparisons. scipy.stats takes a
+second to import: only what needs it does.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy import stats
 
 LETTERS = ((0.71, "L"), (0.64, "M"), (0.56, "S"))  # large, medium, small; below: N, negligible
 CONFIDENCE = 0.95  # of an interval, unless another is asked for
@@ -47,6 +47,8 @@ def compare(a: Sequence[float], b: Sequence[float]) -> Comparison | None:
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
     """The p-value: exact for up to 8 runs without ties, else the normal approximation corrected for ties."""
+    from scipy import stats
+
     if len({*map(float, a), *map(float, b)}) == 1:
         return 1.0  # all runs alike: nothing speaks against equality, and U has no variance to divide by
     return float(stats.mannwhitneyu(a, b, alternative="two-sided").pvalue)
@@ -81,6 +83,8 @@ def rate_of(count: int, executions: int, confidence: float = CONFIDENCE) -> Rate
 
 @cache  # a page asks for the same few shares again and again
 def _exact_interval(count: int, executions: int, confidence: float) -> tuple[float, float]:
+    from scipy import stats
+
     interval = stats.binomtest(count, executions).proportion_ci(confidence, method="exact")
     return float(interval.low), float(interval.high)
 
@@ -102,6 +106,8 @@ def mean_of(values: Sequence[float]) -> Mean:
 
 def sign_test(more: int, less: int) -> float:
     """How likely at least `more` of these would be by chance, were each direction equally likely: exact, one-sided."""
+    from scipy import stats
+
     return float(stats.binomtest(more, more + less, alternative="greater").pvalue) if more + less else 1.0
 
 
@@ -112,6 +118,8 @@ def newcombe(b: Rate, a: Rate, confidence: float) -> tuple[float, float]:
 
 
 def wilson(rate: Rate, confidence: float) -> tuple[float, float]:
+    from scipy import stats
+
     z, n, p = float(stats.norm.ppf(0.5 + confidence / 2)), rate.executions, rate.estimate
     middle, width = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return (middle - width) / (1 + z * z / n), (middle + width) / (1 + z * z / n)

@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.campaign.packing import plain
 from epymarl_fairtest.campaign.packing.paths import Paths, paths_of, waiting
+
+FEW = 1000  # paths that are not worth compiling for: a first run would spend three seconds on it
 
 
 @cache
 def fastest_pack() -> Any:
-    """Looked up when something is to be packed: numba takes a while to import, and may be missing."""
+    """Looked up when many are to be packed: numba takes a while to import, and may be missing."""
     try:
         from epymarl_fairtest.campaign.packing import compiled
     except ImportError:
-        from epymarl_fairtest.campaign.packing import plain
-
         return plain.pack
     return compiled.pack
 
@@ -58,7 +59,8 @@ class Packing:
         stored = self._kept = self._with_room_for(positions)
         new = paths_of(positions, lengths, stored.places.shape[1])
         self._largest = max(self._largest, float(np.abs(new.places).max()))
-        fastest_pack()(stored, self._count, new, self._distance, self._largest, numbers)
+        pack = plain.pack if self._count + len(positions) <= FEW else fastest_pack()
+        pack(stored, self._count, new, self._distance, self._largest, numbers)
         self._count = max(self._count, int(numbers.max()) + 1)
         return numbers
 

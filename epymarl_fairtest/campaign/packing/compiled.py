@@ -8,10 +8,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from epymarl_fairtest.campaign.packing.paths import STRETCH, Paths
+from epymarl_fairtest.campaign.packing.paths import ROUNDING, STRETCH, Paths
 
 Floats = NDArray[np.float64]
-ROUNDING = 1e-10  # of the largest coordinate: more than adding up an episode can lose per step
 BLOCK = 256  # paths whose sums are compared at once, without a branch
 
 

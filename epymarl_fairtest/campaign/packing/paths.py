@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 STRETCH = (
     10  # steps that are added up to compare two paths roughly; compiled in: delete the compiled files to change it
 )
+ROUNDING = 1e-10  # of the largest coordinate: more than adding up an episode can lose per step; compiled in, too
 
 
 class Paths(NamedTuple):

@@ -137,11 +137,8 @@ def _nearer(places: Places, row: int, others: Places, other: int, best: float) -
     return mean
 
 
-@njit(cache=True, nogil=True)
 def centres_of(places: Places) -> Distances:
     centres = np.zeros((len(places), 2))
-    for row in range(len(places)):
-        for body in range(places.shape[1]):
-            centres[row, 0] += places[row, body, 0] / places.shape[1]
-            centres[row, 1] += places[row, body, 1] / places.shape[1]
+    for body in range(places.shape[1]):
+        centres += places[:, body] / places.shape[1]
     return centres
