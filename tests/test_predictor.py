@@ -9,22 +9,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sklearn
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.ensemble import RandomForestClassifier
 
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.predictor.abstraction import FEWEST, MOST, abstraction, candidate_levels, joint_states
 from epymarl_fairtest.predictor.features import features, scaling
-from epymarl_fairtest.predictor.forest import Predictor, cross_validated_auc, fit_predictor, frequent
+from epymarl_fairtest.predictor.forest import Predictor, cross_validated_auc, fit_predictor
 from epymarl_fairtest.predictor.traces import Traces, traces_of_sample
-from epymarl_fairtest.predictor.trees import grow_forest
 from epymarl_fairtest.team.sample import joined
 
 Floats = NDArray[np.float64]
-scikit_learn = tuple(map(int, sklearn.__version__.split(".")[:2]))
 
 
 def traces(
@@ -281,24 +277,6 @@ def test_out_of_bag_agrees_with_cross_validation_where_unfair_episodes_are_rare(
         assert out_of_bag == pytest.approx(float(np.mean(folds)), abs=0.05)
     assert predictor.auc_full is not None
     assert 0.6 < predictor.auc_full < 0.97, "too easy or too hard to tell anything"
-
-
-@pytest.mark.skipif(scikit_learn < (1, 9), reason="older ones draw the bootstrap evenly")
-@pytest.mark.parametrize(("episodes", "unfair", "seed"), [(600, 0.05, 0), (600, 0.5, 7), (12, 0.5, 1)])
-@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB")
-def test_the_forest_is_scikit_learns_to_the_last_bit(episodes: int, unfair: float, seed: int) -> None:
-    data, fair = learnable(episodes, unfair, seed=seed)
-    fair[:2] = True, False
-    matrix, _ = frequent(features(data, abstraction(data.q, 0.4), scaling(data.received), 10))
-    sample = min(episodes, 64)
-    theirs = RandomForestClassifier(
-        30, min_samples_leaf=5, class_weight="balanced", max_samples=sample, oob_score=True, random_state=seed
-    ).fit(matrix, fair)
-    for workers in (1, 2):
-        ours = grow_forest(matrix, fair, trees=30, sample=sample, seed=seed, workers=workers)
-        np.testing.assert_array_equal(np.nan_to_num(ours.out_of_bag), theirs.oob_decision_function_[:, 1])
-        rows = matrix.tocsr()
-        np.testing.assert_array_equal(ours.fair_probability(rows), theirs.predict_proba(rows)[:, 1])
 
 
 @pytest.mark.parametrize("unfair", [0.05, 0.5])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,9 @@ from scipy import sparse
 from epymarl_fairtest.predictor.abstraction import Abstraction, abstraction, candidate_levels
 from epymarl_fairtest.predictor.features import Scaling, features, scaling
 from epymarl_fairtest.predictor.traces import Traces
-from epymarl_fairtest.predictor.trees import LEAF, Forest, grow_forest
+
+if TYPE_CHECKING:  # importing scikit-learn takes two seconds, and strategies are listed in every --help
+    from sklearn.ensemble import RandomForestClassifier
 
 TREES = 100
 SMALLEST_SAMPLE = 64  # episodes per tree at least, however rare the rarer class
@@ -28,7 +31,7 @@ class Predictor:
     scale: Scaling
     buckets: int
     columns: NDArray[np.int64]  # features the forest looks at
-    forest: Forest | None
+    forest: RandomForestClassifier | None
     constant: float  # f2 without a forest
     auc_abstract: float | None  # out of bag
     auc_full: float | None
@@ -38,9 +41,9 @@ class Predictor:
         """P(fair | e) for each episode."""
         if self.forest is None or not len(traces):
             return np.full(len(traces), self.constant)
-        return self.forest.fair_probability(
-            features(traces, self.abstraction, self.scale, self.buckets)[:, self.columns]
-        )
+        matrix = features(traces, self.abstraction, self.scale, self.buckets)[:, self.columns]
+        fair: NDArray[np.float64] = self.forest.predict_proba(matrix)[:, list(self.forest.classes_).index(True)]
+        return fair
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -64,11 +67,11 @@ def fit_predictor(
     for level in levels:
         states = abstraction(traces.q, level)
         matrix, _ = frequent(features(traces, states, None, buckets))
-        forest = _grown(matrix, fair, seed, workers)
+        forest = _fit(matrix, fair, seed, workers)
         fits.append((out_of_bag_auc(forest, fair), states, roc(forest, fair)))
     auc_abstract, states, roc_abstract = max(fits, key=lambda fit: fit[0])
     matrix, columns = frequent(features(traces, states, scale, buckets))
-    forest = _grown(matrix, fair, seed, workers)
+    forest = _fit(matrix, fair, seed, workers)
     auc, curves = out_of_bag_auc(forest, fair), {"abstract": roc_abstract, "full": roc(forest, fair)}
     return Predictor(states, scale, buckets, columns, forest, float("nan"), auc_abstract, auc, curves)
 
@@ -77,19 +80,12 @@ def cross_validated_auc(
     traces: Traces, fair: NDArray[np.bool_], predictor: Predictor, *, full: bool, seed: int, folds: int = 5
 ) -> list[float]:
     """AUC-ROC per fold (the paper's RQ3-a), with the fairness features or without."""
-    from sklearn.ensemble import RandomForestClassifier
     from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
     matrix, _ = frequent(features(traces, predictor.abstraction, predictor.scale if full else None, predictor.buckets))
     splits = list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(matrix, fair))
-    forest = RandomForestClassifier(
-        n_estimators=TREES,
-        min_samples_leaf=LEAF,
-        class_weight="balanced",
-        max_samples=_sample(fair),
-        random_state=seed,
-    )
+    forest = _forest(fair, seed, 1)
     probability = cross_val_predict(forest, matrix, fair, cv=splits, method="predict_proba")[:, 1]
     return [float(roc_auc_score(fair[test], probability[test])) for _, test in splits]
 
@@ -103,21 +99,36 @@ def frequent(matrix: sparse.csr_matrix) -> tuple[sparse.csc_matrix, NDArray[np.i
     return matrix[:, columns].tocsc(), columns
 
 
-def _grown(matrix: sparse.csc_matrix, fair: NDArray[np.bool_], seed: int, workers: int) -> Forest:
-    return grow_forest(matrix, fair, trees=TREES, sample=_sample(fair), seed=seed, workers=workers)
+def _forest(fair: NDArray[np.bool_], seed: int, workers: int) -> RandomForestClassifier:
+    """A balanced forest: each tree sees about as many fair as unfair episodes.
 
-
-def _sample(fair: NDArray[np.bool_]) -> int:
-    """Episodes that each tree sees, about as many fair as unfair ones.
-
-    The bootstrap is drawn by class weight. At full size it would draw a rare unfair episode into every tree, and none
-    would be left out of the bag to judge it; at twice the rarer class it is drawn once on average.
+    scikit-learn draws the bootstrap by class weight. At full size it would draw a rare unfair episode into
+    every tree, and none would be left out of the bag to judge it; at twice the rarer class it is drawn once
+    on average.
     """
+    from sklearn.ensemble import RandomForestClassifier
+
     rarer = int(min(fair.sum(), (~fair).sum()))
-    return min(len(fair), max(2 * rarer, SMALLEST_SAMPLE))
+    return RandomForestClassifier(
+        n_estimators=TREES,
+        min_samples_leaf=5,
+        class_weight="balanced",
+        max_samples=min(len(fair), max(2 * rarer, SMALLEST_SAMPLE)),
+        oob_score=False,
+        random_state=seed,
+        n_jobs=workers,
+    )
 
 
-def out_of_bag_auc(forest: Forest, fair: NDArray[np.bool_]) -> float:
+def _fit(matrix: sparse.csc_matrix, fair: NDArray[np.bool_], seed: int, workers: int) -> RandomForestClassifier:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # some episodes are in every bag: they are left out of the AUC
+        forest = _forest(fair, seed, workers).set_params(oob_score=True).fit(matrix, fair)
+    # Threads would add up the trees' votes in the order in which they finish: the last bit would be random.
+    return forest.set_params(n_jobs=1)
+
+
+def out_of_bag_auc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> float:
     """AUC on each episode judged by the trees that did not see it; 0.5 where that cannot be said."""
     from sklearn.metrics import roc_auc_score
 
@@ -125,7 +136,7 @@ def out_of_bag_auc(forest: Forest, fair: NDArray[np.bool_]) -> float:
     return float(roc_auc_score(known, votes)) if len(known) else 0.5
 
 
-def roc(forest: Forest, fair: NDArray[np.bool_]) -> NDArray[np.float64]:
+def roc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The ROC curve (points, 2) of calling episodes unfair, out of bag; at most CURVE points, none if it has none."""
     from sklearn.metrics import roc_curve
 
@@ -138,9 +149,13 @@ def roc(forest: Forest, fair: NDArray[np.bool_]) -> NDArray[np.float64]:
     return points
 
 
-def _out_of_bag(forest: Forest, fair: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def _out_of_bag(
+    forest: RandomForestClassifier, fair: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Which episodes are fair, and their votes by the trees that did not see them; nothing where votes say nothing."""
-    judged = ~np.isnan(forest.out_of_bag)  # an episode in every bag has no votes
-    if forest.blind or fair[judged].all() or not fair[judged].any():
+    votes = forest.oob_decision_function_
+    judged = np.nan_to_num(votes).sum(axis=1) > 0  # an episode in every bag has no votes
+    blind = all(tree.tree_.node_count == 1 for tree in forest.estimators_)  # its votes only count the bag
+    if blind or fair[judged].all() or not fair[judged].any():
         return fair[:0], np.empty(0)
-    return fair[judged], forest.out_of_bag[judged]
+    return fair[judged], votes[judged, list(forest.classes_).index(True)]
