@@ -70,7 +70,6 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     },
     "sklearn": {
         "predictor/forest",
-        "predictor/trees",
         "strategies/mdpfuzz/freshness",
         "strategies/scout/surrogate",
         "strategies/start_surrogate",

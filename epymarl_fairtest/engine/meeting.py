@@ -97,8 +97,9 @@ def ask_policy(
     policy: Policy, rows: Rows, seen: NDArray[np.float32], last: NDArray[np.int16], hidden: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The policy about these rows of a group, or about the whole group as it is."""
-    everyone = len(rows) == len(seen)
-    return policy.forward(*((part if everyone else part[rows]) for part in (seen, last, hidden)))
+    if len(rows) == len(seen):
+        return policy.forward(seen, last, hidden)
+    return policy.forward(seen[rows], last[rows], hidden[rows])
 
 
 class Answers:

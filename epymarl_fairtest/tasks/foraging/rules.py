@@ -219,7 +219,7 @@ class ForagingTask(Task):
         there = food[..., 2] > 0
         first, second = np.triu_indices(self.slots, k=1)
         close = _near(food[:, first], food[:, second]) & there[:, first] & there[:, second]
-        spaced: NDArray[np.bool_] = ~close.any(axis=1)
+        spaced = np.logical_not(close.any(axis=1))
         rows = np.flatnonzero(spaced & ~there.all(axis=1))  # few: every cell of theirs is looked at
         spaced[rows] = self._full(states[rows])
         return spaced
