@@ -88,7 +88,7 @@ class Welfare:
 
 WELFARES = {
     "gini": Welfare("generalised Gini welfare", _gini, (0.5, 1.0), 1.0),
-    "jain": Welfare("a potential on the index so far", _jain, (1.0, 2.0), 1000.0),
+    "jain": Welfare("a potential on the index so far", _jain, (3.0, 5.0), 1000.0),
     "min": Welfare("the worst-off agent", _min, (0.5, 1.0), 1.0),
 }
 
