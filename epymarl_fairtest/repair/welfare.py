@@ -73,7 +73,8 @@ def _jain(shaping: Shaping, rewards: Array) -> Array:
     steps = np.arange(1, rewards.shape[1] + 1)
     end = (rewards.any(axis=-1) * steps).max(axis=1, keepdims=True)
     grown = np.minimum(1.0, steps / np.maximum(1, end))
-    return -shaping.weight * shaping.scale * np.diff(short * grown, axis=1, prepend=0.0)
+    bonus: Array = -shaping.weight * shaping.scale * np.diff(short * grown, axis=1, prepend=0.0)
+    return bonus
 
 
 @dataclass(frozen=True)
