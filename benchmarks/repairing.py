@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from epymarl_fairtest.api.repairing import usual_return
+from epymarl_fairtest.curve.marks import loss_of
 from epymarl_fairtest.curve.player import Player, curve_tests
 from epymarl_fairtest.curve.point import Point, curve_judge, point_of
 from epymarl_fairtest.host import trainer
@@ -50,7 +51,7 @@ class Watch:
     def show(self, steps: int, seconds: float, policy: Any) -> None:
         began = time.process_time()
         now, then = self.look(policy), self.before
-        gained = (f"{now / was - 1:+.1%}" for now, was in (
+        gained = (f"{-loss_of(now, was):+.1%}" for now, was in (
             (now.team_return, then.team_return), (now.worst_off, then.worst_off), (now.best_off, then.best_off)
         ))  # fmt: skip
         words = "return {}, worst-off {}, best-off {}".format(*gained)

@@ -72,7 +72,7 @@ def test_agents_that_are_paid_one_by_one_share_the_bonus_evenly(host: Host) -> N
     for number in range(1, 3):
         rewards, paid = played(training)
         scale += (abs(paid.sum()) - scale) / number
-        expected = Shaping("jain", 1.0, theta=0.8, scale=scale)(paid[None])[0]
+        expected = Shaping("jain", 3.0, theta=0.8, scale=scale)(paid[None])[0]
         np.testing.assert_allclose(rewards, expected, rtol=1e-4)
     training.runner.env.close()
 

@@ -38,6 +38,13 @@ def test_jain_charges_what_the_final_index_lacks_to_the_threshold_whatever_the_w
     np.testing.assert_allclose(paid("jain", 2.0, theta=0.9, scale=7.0), expected)
 
 
+def test_jain_charges_an_early_inequality_by_how_much_of_the_episode_is_over() -> None:
+    even_later = np.array([[[4.0, 1.0, 1.0], [0.0, 3.0, 3.0], [1.0, 1.0, 1.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]])
+    bonus = (Shaping("jain", 1.0, theta=0.8)(even_later) - even_later).sum(axis=2)[0]
+    lacking = 0.8 + MARGIN - INDICES["jfi"](even_later[0, :1])[0]  # after the first of the four steps that are paid
+    np.testing.assert_allclose(bonus, [-lacking / 4, lacking / 4, 0, 0, 0], atol=1e-12)
+
+
 def test_jain_pays_nothing_before_anybody_received_anything() -> None:
     late = np.zeros((1, 5, 3))
     late[0, 3] = [1.0, 0.0, 0.0]

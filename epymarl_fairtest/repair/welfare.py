@@ -4,7 +4,8 @@ gini  what each agent receives counts by its place in the episode: most for the 
       Gini welfare). A weight of 1 counts the worst-off twice and the best-off not at all.
 min   what the worst-off agent of the episode receives counts more, that of the others less; at 1 it alone counts.
 jain  whatever brings the index of what was received so far nearer to the threshold is paid, and charged what takes
-      it away: a potential, felt at every step. A weight of 1 charges the team's usual return for an index of 0.
+      it away: a potential, felt at every step and more towards the end. A weight of 1 charges the team's usual return
+      for an index of 0.
 """
 
 from __future__ import annotations
@@ -67,7 +68,13 @@ def _min(shaping: Shaping, rewards: Array) -> Array:
 def _jain(shaping: Shaping, rewards: Array) -> Array:
     so_far = INDICES[shaping.index](np.cumsum(rewards, axis=1))
     short = np.maximum(0.0, shaping.theta + MARGIN - np.where(np.isnan(so_far), np.inf, so_far))
-    return -shaping.weight * shaping.scale * np.diff(short, axis=1, prepend=0.0)
+    # Early, the index says where the agents began. Learners discount: charged then and paid back later, it would teach
+    # the team to be even at once from every start, those that end fair among them, and that costs return.
+    steps = np.arange(1, rewards.shape[1] + 1)
+    end = (rewards.any(axis=-1) * steps).max(axis=1, keepdims=True)
+    grown = np.minimum(1.0, steps / np.maximum(1, end))
+    bonus: Array = -shaping.weight * shaping.scale * np.diff(short * grown, axis=1, prepend=0.0)
+    return bonus
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class Welfare:
 
 WELFARES = {
     "gini": Welfare("generalised Gini welfare", _gini, (0.5, 1.0), 1.0),
-    "jain": Welfare("a potential on the index so far", _jain, (1.0, 2.0), 1000.0),
+    "jain": Welfare("a potential on the index so far", _jain, (3.0, 5.0), 1000.0),
     "min": Welfare("the worst-off agent", _min, (0.5, 1.0), 1.0),
 }
 

@@ -140,7 +140,7 @@ class Settings:
         "fairness that training itself is paid for, from the first episode on (docs/repairing.md)",
     )
     welfare_weight: float | None = setting(
-        between(0, 1000, open_low=True, optional=True), "weight of the welfare; null: 0.5, with jain 1"
+        between(0, 1000, open_low=True, optional=True), "weight of the welfare; null: 0.5, with jain 3"
     )
     curve_episodes: int | None = setting(
         whole(0, AT_ONCE, optional=True),
