@@ -59,6 +59,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     "vmas": {"tasks/vmas"},
     "numba": {
         "campaign/packing/compiled",
+        "engine/advance",
         "engine/choice",
         "engine/meeting",
         "strategies/scout/spacing",

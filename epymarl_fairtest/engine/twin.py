@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import rng
@@ -20,6 +19,7 @@ from epymarl_fairtest.core.episodes import Episodes, Remembered, Tests, tests_fr
 from epymarl_fairtest.core.rewards import refuse_odd
 from epymarl_fairtest.core.scores import greedy, recorded
 from epymarl_fairtest.engine.action_rules import choose
+from epymarl_fairtest.engine.advance import advance
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before, not_finite
@@ -150,7 +150,7 @@ class Twin:
             if self.keeps_course:
                 _record(episodes, rows, step, running, everyone, seen, q, states)
             received = (actions, rewards, over, self._limit)
-            _go_on(episodes.actions, episodes.rewards, rows, running, *received, last, step, at, left)
+            advance(episodes.actions, episodes.rewards, rows, running, *received, last, step, at, left)
         episodes.length[rows] = step
         if meetings is not None:
             meetings.settle(episodes, rows)
@@ -187,23 +187,6 @@ def _record(
     if episodes.obs.shape[-1]:
         episodes.obs[to, at] = seen[now]
     episodes.q[to, at], episodes.states[to, after] = q[now], states[now]
-
-
-@njit(cache=True, nogil=True)
-def _go_on(
-    done: NDArray[np.int16], received: States, rows: NDArray[np.int64], running: NDArray[np.bool_],
-    actions: NDArray[np.int16], rewards: States, over: NDArray[np.bool_], limit: int,
-    last: NDArray[np.int16], step: NDArray[np.int32], at: NDArray[np.int64], left: NDArray[np.bool_],
-) -> None:  # fmt: skip
-    """Write what running rows did and received in a step, and make their next step the current one."""
-    for row in range(len(rows)):
-        if running[row]:
-            for agent in range(actions.shape[1]):
-                last[row, agent] = done[rows[row], step[row], agent] = actions[row, agent]
-                received[rows[row], step[row], agent] = rewards[row, agent]
-            step[row] += 1
-            at[row] += 1
-            left[row] = not over[row] and step[row] < limit
 
 
 PROOF = 12  # seeds, and the same number of starts in the middle: more would take over a second with a GRU

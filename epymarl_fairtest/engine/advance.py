@@ -1,0 +1,24 @@
+"""The end of a step of a group, compiled: write what was done and received, and go to the next step."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Amounts = NDArray[np.float64]
+
+
+@njit(cache=True, nogil=True)
+def advance(
+    done: NDArray[np.int16], received: Amounts, rows: NDArray[np.int64], running: NDArray[np.bool_],
+    actions: NDArray[np.int16], rewards: Amounts, over: NDArray[np.bool_], limit: int,
+    last: NDArray[np.int16], step: NDArray[np.int32], at: NDArray[np.int64], left: NDArray[np.bool_],
+) -> None:  # fmt: skip
+    """Write what running rows did and received in a step, and make their next step the current one."""
+    for row in range(len(rows)):
+        if running[row]:
+            for agent in range(actions.shape[1]):
+                last[row, agent] = done[rows[row], step[row], agent] = actions[row, agent]
+                received[rows[row], step[row], agent] = rewards[row, agent]
+            step[row] += 1
+            at[row] += 1
+            left[row] = not over[row] and step[row] < limit
