@@ -27,7 +27,7 @@ test: $(VENV)/.test  ## run the tests, some minutes
 	$(PYTEST) -n auto -m "not slow"
 
 test-slow: $(VENV)/.test  ## run the slow ones: Ray and Dask, browser, crashes, documentation, long trainings
-	$(PYTEST) -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -m slow  # one more than cores: hosts and clusters make it wait
+	$(PYTEST) -n $$(($$(getconf _NPROCESSORS_ONLN) + 2)) -m slow  # two more than cores: hosts and clusters make it wait
 
 check: $(VENV)/.test  ## format, lint and types
 	$(VENV)/bin/ruff format --check .
