@@ -20,7 +20,7 @@ from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.study.kinds import KINDS
-from epymarl_fairtest.study.plan import DEFAULTS
+from epymarl_fairtest.study.plan import DEFAULTS, method_variant
 from epymarl_fairtest.study.rows import tidy_row
 from epymarl_fairtest.team.checkpoint import load_record
 from epymarl_fairtest.team.saved import saved_team
@@ -55,7 +55,8 @@ def published(study: str) -> list[dict[str, str]]:
 def again(row: dict[str, str], out: Path) -> dict[str, Any]:
     """The same run, as a study would make it."""
     folder = ROOT / "policies" / row["policy"]
-    changes = KINDS[row["study"]].variants.get(row["variant"], {})
+    kind, variant = row["study"], row["variant"]
+    changes = method_variant(variant) if kind == "rq1" else KINDS[kind].variants[variant]
     given = {name: row[name] for name in ("method", "accounting", "preset")} | {"budget": int(row["budget"])}
     allocation = load_record(folder).allocation
     settings = configure({"allocation": allocation, "seed": int(row["seed"]), **given, **changes}, **DEFAULTS)

@@ -212,12 +212,12 @@ def _variants(kind: str, methods: Sequence[str] | None) -> dict[str, Mapping[str
         return {name: {"method": "fairtest", **changes} for name, changes in KINDS[kind].variants.items()}
     chosen = list(STRATEGIES) if methods is None else list(methods)
     _refuse_repeated("--methods", chosen)
-    variants = {variant: _method_variant(variant) for variant in chosen}
+    variants = {variant: method_variant(variant) for variant in chosen}
     order = {name: number for number, name in enumerate(STRATEGIES)}
     return dict(sorted(variants.items(), key=lambda variant: order[variant[1]["method"]]))
 
 
-def _method_variant(variant: str) -> Mapping[str, Any]:
+def method_variant(variant: str) -> Mapping[str, Any]:
     """A method, or one with options of its own: METHOD:NAME=VALUE,NAME=VALUE."""
     method, colon, texts = variant.partition(":")
     STRATEGIES.named(method, f"--methods {variant}")
