@@ -24,7 +24,7 @@ from test_operators import Drift
 from epymarl_fairtest.api.replaying import Difference, first_difference
 from epymarl_fairtest.campaign import selection
 from epymarl_fairtest.campaign.run import run
-from epymarl_fairtest.campaign.selection import medoids, paths_of, representative, worst
+from epymarl_fairtest.campaign.selection import medoids, representative, trajectories_of, worst
 from epymarl_fairtest.commands import replay as command
 from epymarl_fairtest.commands.replay import add_parser
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
@@ -653,16 +653,16 @@ def grouped(sizes: list[int], noise: float = 0.05) -> tuple[Any, Episodes, np.nd
 @pytest.mark.parametrize("sizes", [[30, 20, 10], [5, 80, 12, 40], [500, 300, 150, 50, 25]])
 def test_medoids_are_of_different_groups_the_largest_first_and_always_the_same(sizes: list[int]) -> None:
     task, failures, group = grouped(sizes)
-    found = representative(*paths_of(task, failures), len(sizes))
+    found = representative(*trajectories_of(task, failures), len(sizes))
     assert [sizes[number] for number in group[found]] == sorted(sizes, reverse=True)
-    assert representative(*paths_of(task, failures), len(sizes)).tolist() == found.tolist()
+    assert representative(*trajectories_of(task, failures), len(sizes)).tolist() == found.tolist()
 
 
 def test_only_so_many_failures_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     monkeypatch.setattr(selection, "medoids", lambda apart, count: seen.append(len(apart)) or medoids(apart, count))
     task, failures, _ = grouped([900, 300])
-    representative(*paths_of(task, failures), 2)
+    representative(*trajectories_of(task, failures), 2)
     assert seen == [selection.MOST]
 
 
@@ -673,7 +673,7 @@ def test_a_gallery_reads_few_of_many_failures() -> None:
 
     def load(rows: Any) -> Any:
         asked.append(len(rows))
-        return paths_of(task, failures.take(rows))
+        return trajectories_of(task, failures.take(rows))
 
     index = np.linspace(0.2, 0.7, len(failures))
     lowest, typical = selection.failures_to_watch(index, np.arange(len(failures)), np.arange(len(failures)), load)
@@ -683,10 +683,10 @@ def test_a_gallery_reads_few_of_many_failures() -> None:
 def test_there_are_no_more_medoids_than_different_trajectories() -> None:
     task, failures, group = grouped([4, 3], noise=0)
     failures.length[:] = failures.limit
-    found = representative(*paths_of(task, failures), 5)
+    found = representative(*trajectories_of(task, failures), 5)
     assert group[found].tolist() == [0, 1]
-    assert representative(*paths_of(task, failures.take(slice(0, 1))), 5).tolist() == [0]
-    assert representative(*paths_of(task, failures.take(slice(0, 0))), 5).tolist() == []
+    assert representative(*trajectories_of(task, failures.take(slice(0, 1))), 5).tolist() == [0]
+    assert representative(*trajectories_of(task, failures.take(slice(0, 0))), 5).tolist() == []
 
 
 def test_no_swap_of_a_medoid_brings_the_others_nearer() -> None:

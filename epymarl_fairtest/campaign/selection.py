@@ -16,10 +16,9 @@ from epymarl_fairtest.tasks.contract import Task
 
 MOST = 400  # trajectories that are compared with each other
 EACH = 5  # most unfair ones to watch, and as many representative ones
-Paths = tuple[
-    NDArray[np.float32], NDArray[np.integer]
-]  # where agents were (B, positions, agents, 2); how many are used
-Load = Callable[[NDArray[np.int64]], Paths]
+Trajectories = tuple[NDArray[np.float32], NDArray[np.integer]]
+"""Where the agents were (B, positions, agents, 2), and how many of these positions are used."""
+Load = Callable[[NDArray[np.int64]], Trajectories]
 
 
 def worst(index: NDArray[np.float64], count: int, root_seed: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
@@ -46,7 +45,7 @@ def failures_to_watch(
     return lowest, some[representative(*load(some), EACH)] if len(some) else some
 
 
-def paths_of(task: Task, failures: Episodes) -> Paths:
+def trajectories_of(task: Task, failures: Episodes) -> Trajectories:
     """Where the agents went."""
     return task.positions(failures.states).astype(np.float32), failures.length + 1
 

@@ -120,7 +120,7 @@ class Candidates:
         self._stable = ~np.isin(failures.id, run.unstable)
 
     def chosen(self, args: Namespace) -> NDArray[np.int64]:
-        from epymarl_fairtest.campaign.selection import paths_of, representative, worst
+        from epymarl_fairtest.campaign.selection import representative, trajectories_of, worst
 
         if args.ids is not None:
             return self._named(list(dict.fromkeys(args.ids)))
@@ -137,7 +137,7 @@ class Candidates:
             )
         if option == "worst":
             return good[worst(self.index[good], number, self._failures.root_seed[good])]
-        return good[representative(*paths_of(self._task, self._failures.take(good)), number)]
+        return good[representative(*trajectories_of(self._task, self._failures.take(good)), number)]
 
     def _named(self, ids: list[int]) -> NDArray[np.int64]:
         known = {int(number): row for row, number in enumerate(self._failures.id)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from epymarl_fairtest.campaign.selection import failures_to_watch, paths_of
+from epymarl_fairtest.campaign.selection import failures_to_watch, trajectories_of
 from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.packed import packed
@@ -63,7 +63,7 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     task = task or task_of(record.path, record.manifest, episodes)
     stable = np.flatnonzero(record.failures["status"] != "unstable")
     index, roots = record.failures["index"], record.failures["root_seed"]
-    lowest, typical = failures_to_watch(index, roots, stable, lambda rows: paths_of(task, episodes.take(rows)))
+    lowest, typical = failures_to_watch(index, roots, stable, lambda rows: trajectories_of(task, episodes.take(rows)))
 
     whys = whys_of(record, task)
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.packing import Packing
-from epymarl_fairtest.campaign.selection import failures_to_watch, paths_of, spread_evenly
+from epymarl_fairtest.campaign.selection import failures_to_watch, spread_evenly, trajectories_of
 from epymarl_fairtest.campaign.steps.contract import Aftermath
 
 AT_ONCE = 1000  # failures that are read at once
@@ -27,7 +27,7 @@ def different_failures(context: Aftermath, most: int | None) -> Rows:
     for rows in np.split(np.arange(count), np.arange(AT_ONCE, count, AT_ONCE)):
         failures = context.recorded.failures(rows)
         index[rows], roots[rows] = context.judge.index(context.judge.received(failures.rewards)), failures.root_seed
-        found.append(paths_of(task, failures))
+        found.append(trajectories_of(task, failures))
     paths, lengths = (np.concatenate(parts) for parts in zip(*found, strict=True))
     stable = np.arange(count) if context.uncounted is None else np.flatnonzero(~context.uncounted)
     watched = stable
