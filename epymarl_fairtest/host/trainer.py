@@ -17,6 +17,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host.at_once import forward_at_once
 from epymarl_fairtest.host.batches import batch_of
 from epymarl_fairtest.host.build import Training, build_training, configuration, load_host
+from epymarl_fairtest.host.console import warning_nobody
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
 from epymarl_fairtest.host.learner_state import Pace, finite, restore, settings_of_learner, state_of
 from epymarl_fairtest.host.random_states import given_back, seed_everything
@@ -91,13 +92,14 @@ class HostTrainer:
     def check(self, policy: Path) -> dict[str, Any]:
         """Refuse early what could only fail after minutes."""
         record = load_record(policy)
-        host = self._load()
-        self._args(host, record, 0)
+        with warning_nobody():
+            host = self._load()
+            self._args(host, record, 0)
         learner = "as it was saved" if (policy / LEARNER).is_file() else "not kept"
         return {"host": host.name, "algorithm": record.algorithm, "learner": learner}
 
     def train(self, lesson: Lesson, out: Path) -> Trained:
-        with given_back():
+        with given_back(), warning_nobody():  # a host's own warnings, of each new process once more
             seed_everything(lesson.seed)
             return self._train(lesson, out)
 
@@ -129,8 +131,8 @@ class HostTrainer:
                     learning.update(1)
                     put_back(training, weights)
             notes.append(
-                f"{LEARNER} is not in the policy folder: {' and '.join(lost(training))} were learned again first, for"
-                f" {learning.steps:,} steps, while the agents did not change."
+                f"{LEARNER} is not in the policy folder: {' and '.join(lost(training))} were learned again first, in"
+                f" {RELEARNED * BATCH:,} episodes, while the agents did not change."
             )
         if not record.learner:
             notes.append("policy.yaml does not say how the team was trained: the host's own settings were used.")
