@@ -240,14 +240,24 @@ def test_the_table_of_repairs_grows_by_seeds(tmp_path: Path, fake: pytest.Monkey
     for seeds in ("1", "2"):
         repair("--policy", team, "--out", out, *QUICK, *SEARCH, "--seeds", seeds)
         tool.take([out])
-    rows = tool.read()
+    rows = tool.read(tool.DATA)
     document = read_repair(out)
     assert [(row["arm"], row["seed"]) for row in rows] == [
         ("before", ""), ("control", "0"), ("control", "1"), ("repaired", "0"), ("repaired", "1"),
     ]  # fmt: skip
     assert [float(row["rate"]) for row in rows[3:]] == [entry["rate"] for entry in document["repaired"]]
     (line,) = [line for line in tool.table(rows).splitlines() if line.startswith("| lbf-iql")]
-    assert line.split(" | ")[1] == "2"
+    assert line.split(" | ")[1:3] == [f"{document['steps']:,}", "2"]
+
+
+def test_what_testers_find_after_repairs_is_a_line_per_team_and_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "tools")
+    tool = importlib.import_module("repair_page")
+    rows = [
+        {"policy": f"lbf-qmix-{seed}-{arm}", "variant": "scout", "distinct_failures": distinct, "distinct_starts": 9}
+        for seed, arm, distinct in (("1", "control", "500"), ("2", "control", "600"), ("1", "repaired", "300"))
+    ]
+    assert tool.testers_table(rows).splitlines()[2:] == ["| lbf-qmix | scout | 550 | 300 | 9 | 9 |"]
 
 
 @pytest.mark.slow

@@ -1,10 +1,12 @@
-"""The table of repairs in docs/repairing.md, from docs/studies/repair/teams.csv: a row per team, arm and seed.
+"""The tables of docs/repairing.md: repairs from docs/studies/repair/teams.csv, what testers find after them from
+testers.csv.
 
-python tools/repair_page.py [--take FOLDER ...] [--check | --write]
+python tools/repair_page.py [--take FOLDER ...] [--testers STUDY ...] [--check | --write]
 
 `--take` first adds the seeds of finished repairs, each FOLDER named like its team (repairs/lbf-qmix); a seed that is
-there already is replaced. Prints the table, says whether the page holds it (exit code 1 if not), or writes it between
-`<!-- repair -->` and `<!-- end -->`.
+there already is replaced. `--testers` replaces what testers find by the rows of these studies, whose teams are named
+TEAM-SEED-control and TEAM-SEED-repaired. Prints the tables, says whether the page holds them (exit code 1 if not), or
+writes them, between `<!-- repair -->` or `<!-- testers -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import csv
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -22,7 +25,8 @@ from epymarl_fairtest.repair.document import read_repair
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "repairing.md"
 DATA = PAGE.parent / "studies" / "repair" / "teams.csv"
-PLACE = re.compile(r"(<!-- repair -->\n).*?(<!-- end -->)", re.DOTALL)
+TESTERS = DATA.with_name("testers.csv")
+PLACE = re.compile(r"(<!-- (repair|testers) -->\n).*?(<!-- end -->)", re.DOTALL)
 TEAMS = ("lbf-qmix", "lbf-iql", "mpe-qmix", "mpe-iql", "pp-qmix", "pp-iql")
 WHOLE = ("steps", "share", "max_loss", "theta", "index", "fairtest")  # of the document
 ENTRY = (
@@ -32,9 +36,11 @@ ENTRY = (
 )  # fmt: skip
 COLUMNS = ("team", "arm", *ENTRY, "welfare", *WHOLE)
 HEAD = (
-    "team", "seeds", "before", "control", "repaired", "divided by", "return", "its 95% end, worst seed", "worst-off",
-    "newly unfair beyond control", "CPU s a seed", "verdicts",
+    "team", "steps", "seeds", "before", "control", "repaired", "divided by", "return", "its 95% end, worst seed",
+    "worst-off", "newly unfair beyond control", "CPU s a seed", "verdicts",
 )  # fmt: skip
+TESTED = ("policy", "variant", "seed", "budget", "failures", "distinct_failures", "distinct_failures_wide",
+    "distinct_starts", "coverage", "natural_rate")  # fmt: skip
 Row = dict[str, Any]
 
 
@@ -50,46 +56,73 @@ def rows_of(folder: Path) -> list[Row]:
     ]
 
 
-def key(row: Row) -> tuple[int, str, str, int]:
+def key(row: Row) -> tuple[int, str, int, str, int]:
     known = TEAMS.index(row["team"]) if row["team"] in TEAMS else len(TEAMS)
-    return known, row["team"], row["arm"], int(row["seed"] or 0)
+    return known, row["team"], int(row["steps"]), row["arm"], int(row["seed"] or 0)
 
 
-def read() -> list[Row]:
-    if not DATA.is_file():
+def read(path: Path) -> list[Row]:
+    if not path.is_file():
         return []
-    with open(DATA, newline="", encoding="utf-8") as file:
+    with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def take(folders: list[Path]) -> None:
-    rows = {key(row): row for row in [*read(), *(row for folder in folders for row in rows_of(folder))]}
-    with open(DATA, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+def write(path: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(rows[place] for place in sorted(rows))
+        writer.writerows(rows)
+
+
+def take(folders: list[Path]) -> None:
+    rows = {key(row): row for row in [*read(DATA), *(row for folder in folders for row in rows_of(folder))]}
+    write(DATA, COLUMNS, (rows[place] for place in sorted(rows)))
 
 
 def table(rows: list[Row]) -> str:
-    """A line per team; means over its seeds, with the lowest and the highest."""
-    lines = [HEAD, ("---",) * len(HEAD)]
-    for team in dict.fromkeys(row["team"] for row in sorted(rows, key=key)):
-        arms = {
-            arm: [row for row in rows if (row["team"], row["arm"]) == (team, arm)] for arm in ("control", "repaired")
-        }
-        (before,) = (row for row in rows if (row["team"], row["arm"]) == (team, "before"))
-        lines.append(line(team, before, **arms))
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+    """A line per team and length of training; means over its seeds, with the lowest and the highest."""
+    lines = [HEAD]
+    for recipe in dict.fromkeys((row["team"], row["steps"]) for row in sorted(rows, key=key)):
+        arms: dict[str, list[Row]] = {"before": [], "control": [], "repaired": []}
+        for row in rows:
+            if (row["team"], row["steps"]) == recipe:
+                arms[row["arm"]].append(row)
+        (before,) = arms.pop("before")
+        lines.append(line(before, **arms))
+    return drawn(lines)
 
 
-def line(team: str, before: Row, control: list[Row], repaired: list[Row]) -> tuple[str, ...]:
+def drawn(lines: list[tuple[str, ...]]) -> str:
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in (lines[0], ("---",) * len(lines[0]), *lines[1:]))
+
+
+def testers_table(rows: list[Row]) -> str:
+    """What each method finds in control and repaired teams: a line per method, means over teams and seeds."""
+    found: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    for row in rows:
+        team, _, arm = row["policy"].rsplit("-", 2)
+        found.setdefault((team, row["variant"]), {}).setdefault(arm, []).append(row)
+    lines = [("team", "method", "control: distinct", "repaired: distinct", "control: starts", "repaired: starts")]
+    for (team, method), arms in sorted(found.items()):
+        cells = (
+            f"{mean(numbers(arms[arm], name)):,.0f}"
+            for name in ("distinct_failures", "distinct_starts")
+            for arm in ("control", "repaired")
+        )
+        lines.append((team, method, *cells))
+    return drawn(lines)
+
+
+def line(before: Row, control: list[Row], repaired: list[Row]) -> tuple[str, ...]:
     verdicts = [row["verdict"] for row in repaired]
     counted = (
         f"{verdicts.count(one)} {one}" for one in ("repaired", "levelled down", "not repaired") if one in verdicts
     )
     rate = mean(numbers(repaired, "rate"))
     return (
-        team,
+        before["team"],
+        f"{int(before['steps']):,}",
         str(len(repaired)),
         f"{float(before['rate']):.2%}",
         spread(numbers(control, "rate"), ".2%"),
@@ -117,14 +150,18 @@ def spread(values: list[float], form: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--take", type=Path, nargs="+", default=[], metavar="FOLDER")
+    parser.add_argument("--testers", type=Path, nargs="+", default=[], metavar="STUDY")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
     if args.take:
         take(args.take)
-    made, page = table(read()), PAGE.read_text(encoding="utf-8")
-    new = PLACE.sub(lambda found: found[1] + made + found[2], page)
-    print(made, end="")
+    if args.testers:
+        write(TESTERS, TESTED, (row for study in args.testers for row in read(study / "results.csv")))
+    made = {"repair": table(read(DATA)), "testers": testers_table(read(TESTERS))}
+    page = PAGE.read_text(encoding="utf-8")
+    new = PLACE.sub(lambda found: found[1] + made[found[2]] + found[3], page)
+    print(*made.values(), sep="\n", end="")
     if args.write:
         PAGE.write_text(new, encoding="utf-8")
     return int(args.check and new != page)
