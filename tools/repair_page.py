@@ -15,7 +15,7 @@ import argparse
 import csv
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -82,7 +82,7 @@ def take(folders: list[Path]) -> None:
 
 def table(rows: list[Row]) -> str:
     """A line per team and length of training; means over its seeds, with the lowest and the highest."""
-    lines = [HEAD]
+    lines: list[tuple[str, ...]] = [HEAD]
     for recipe in dict.fromkeys((row["team"], row["steps"]) for row in sorted(rows, key=key)):
         arms: dict[str, list[Row]] = {"before": [], "control": [], "repaired": []}
         for row in rows:
@@ -93,7 +93,7 @@ def table(rows: list[Row]) -> str:
     return drawn(lines)
 
 
-def drawn(lines: list[tuple[str, ...]]) -> str:
+def drawn(lines: Sequence[tuple[str, ...]]) -> str:
     return "".join("| " + " | ".join(cells) + " |\n" for cells in (lines[0], ("---",) * len(lines[0]), *lines[1:]))
 
 
@@ -103,7 +103,9 @@ def testers_table(rows: list[Row]) -> str:
     for row in rows:
         team, _, arm = row["policy"].rsplit("-", 2)
         found.setdefault((team, row["variant"]), {}).setdefault(arm, []).append(row)
-    lines = [("team", "method", "control: distinct", "repaired: distinct", "control: starts", "repaired: starts")]
+    lines: list[tuple[str, ...]] = [
+        ("team", "method", "control: distinct", "repaired: distinct", "control: starts", "repaired: starts")
+    ]
     for (team, method), arms in sorted(found.items()):
         cells = (
             f"{mean(numbers(arms[arm], name)):,.0f}"
