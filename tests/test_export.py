@@ -118,6 +118,29 @@ def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_repaired_one(
     assert all(f"PASSED {name}" in fair.stdout for name in names)
 
 
+def test_smallest_examples_are_exported_as_starts_from_which_the_team_is_unfair(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export(home, "spread", tmp_path / "test_small.py", "--smallest", "--json") == 0
+    told = json.loads(capsys.readouterr().out)["failures"]
+    entries = json.loads((home / "runs" / "spread" / "explain.json").read_text())["failures"]
+    small = {entry["id"]: entry["smallest"] for entry in entries if entry["smallest"]}
+    assert small
+    assert {one["failure"] for one in told} == set(small)
+    assert all(one["unfair"] and one["start_step"] == 0 for one in told)
+    rows = load_scenarios(tmp_path / "test_small_failures.npz").rows
+    for number, states in zip(rows["id"].tolist(), rows["states"], strict=True):
+        assert states[0].tolist() == small[number]["state"]
+
+
+def test_a_run_without_smallest_examples_says_so(home: Path, tmp_path: Path, capsys: Any) -> None:
+    bare = shutil.copytree(home / "runs" / "spread", tmp_path / "bare")
+    (bare / "explain.npz").unlink()
+    assert main(["export", str(bare), "--pytest", str(tmp_path / "test_small.py"), "--smallest"]) != 0
+    said = capsys.readouterr().err
+    assert "smallest examples" in said or "explain.npz" in said
+
+
 # --- what is played -----------------------------------------------------------------------------------
 
 
