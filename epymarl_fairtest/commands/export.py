@@ -66,6 +66,8 @@ def export(args: Namespace) -> int:
         scenarios = scenarios_of(failures.take(rows), candidates.index[rows], facts)
     outcomes = replay(scenarios, team)
     same_team = team.origin["policy_digest"] == facts["policy_digest"]
+    if args.smallest and same_team:  # as it is played here, where some were explained without exploration
+        scenarios.rows["index"] = np.array([outcome.index for outcome in outcomes])
     fair = [outcome.failure for outcome in outcomes if not outcome.unfair]
     if same_team and fair:
         raise FairTestError(

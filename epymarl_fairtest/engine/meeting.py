@@ -22,6 +22,7 @@ WORTH = 1 / 16  # of the rows, that must be known already for keeping answers no
 ANSWERS, BYTES = 2**16, 2**27  # that are kept of a group, and what they may fill; more are forgotten together
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+NOBODY: Rows = np.empty(0, np.int64)
 Words = NDArray[np.uint32]
 
 
@@ -36,6 +37,7 @@ class Meetings:
         if group.greedy is not None:
             own += list(np.packbits(group.greedy, axis=1).astype(np.uint64).T)
         self._own = _words(np.stack(own, axis=1))
+        self.clock = -1  # the step that is taken
         self._found: list[tuple[int, Rows, Rows]] = []  # step, who met, and whom
         self._paid = np.empty((limit, len(group), policy.n_agents))  # by step, as long as somebody may meet somebody
         self._in_vain = {"met": 0, "asked": 0, "before": 0}
@@ -43,14 +45,17 @@ class Meetings:
 
     def at_clock(self, left: Mask, step: NDArray[np.int32]) -> Mask:
         """Of the rows that are left, those that step now."""
-        now: Mask = left & (step == step[left].min())
+        now: Mask = left & (step == self.clock + 1)
+        if not now.any():  # nobody goes on: the next to begin
+            now = left & (step == step[left].min())
+        self.clock = int(step[now.argmax()])
         return now
 
     def met(self, running: Mask, step: NDArray[np.int32], states: NDArray[np.float64], last: NDArray[np.int16]) -> Rows:
         """The running rows that go on as another one does."""
+        if self._remembers or self._in_vain["met"] >= PATIENCE:  # what is remembered differs once they have differed
+            return NOBODY
         rows = np.flatnonzero(running & (step >= self._free))
-        if self._remembers:  # what they remember differs once they have differed
-            return rows[:0]
         first = self._first_alike("met", rows, _words(states), self._own, last)
         later = np.flatnonzero(first != np.arange(len(rows)))
         if len(later):
@@ -88,10 +93,10 @@ class Meetings:
         self._in_vain[what] = self._in_vain[what] + 1 if (first == alone).all() else 0
         return first
 
-    def keep(self, running: Mask, step: NDArray[np.int32], rewards: NDArray[np.float64]) -> None:
+    def keep(self, rewards: NDArray[np.float64]) -> None:
         """What running rows receive now, for those who meet them."""
         if self._found or not (self._remembers or self._in_vain["met"] >= PATIENCE):
-            self._paid[step[running.argmax()]] = rewards
+            self._paid[self.clock] = rewards
 
     def settle(self, totals: NDArray[np.float64], length: NDArray[np.int32]) -> None:
         """Who met somebody receives what it does from then on; the last to meet first, for it may have been met."""

@@ -20,7 +20,7 @@ from epymarl_fairtest.engine.advance import add_up
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import not_finite
-from epymarl_fairtest.engine.meeting import Meetings
+from epymarl_fairtest.engine.meeting import NOBODY, Meetings
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import Policy
 
@@ -81,6 +81,7 @@ class Group:
         q = np.zeros((count, policy.n_agents, policy.n_actions), np.float32)
         at = (step + tests.shift).astype(np.int64)  # where each row reads its stream
         forced_until = last_forced(tests)
+        last_due = forced_until.max(initial=-1)
         quiet = np.flatnonzero(False if tests.greedy is None else tests.greedy.any(axis=1))
         meetings = Meetings(tests, forced_until, policy, self.limit)
         while left.any():
@@ -88,7 +89,7 @@ class Group:
             met = meetings.met(running, step, states, last)
             running[met] = left[met] = False
             kernel.observe(states, running, seen)
-            due = np.flatnonzero(running & (step <= forced_until))
+            due = np.flatnonzero(running & (step <= forced_until)) if meetings.clock <= last_due else NOBODY
             forced = forced_now(tests, due, step) if len(due) else actions[due]
             asked = running
             if not policy.hidden_size and len(due):  # who does what it must and remembers nothing need not be asked
@@ -106,7 +107,7 @@ class Group:
             actions = self._chosen(q, running, step, at, actions, quiet)
             actions[due] = np.where(forced >= 0, forced, actions[due])
             kernel.step(states, running, actions, rewards, over, step)
-            meetings.keep(running, step, rewards)
+            meetings.keep(rewards)
             odd = add_up(totals, running, actions, rewards, over, self.limit, last, step, at, left)
             if odd >= 0:
                 agent = int((~(np.abs(rewards[odd]) <= LARGEST)).argmax())
