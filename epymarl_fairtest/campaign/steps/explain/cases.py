@@ -135,7 +135,7 @@ class Cases:
             now = order[start : start + AT_ONCE]
             own = greedy if isinstance(greedy, bool) else greedy[now]
             drawn = None if stream is None else stream[now]
-            forced = {} if decisions is None else decisions.forced(self, case[now], now)
+            forced: dict[str, Any] = {} if decisions is None else decisions.forced(self, case[now], now)
             episodes = yield Execute(self.tests(case[now], step[now], drawn, **forced, greedy=own), course=False)
             received[now] = self.context.judge.received(episodes.rewards)
         return received
@@ -185,7 +185,7 @@ class Decisions:
     def take(self, rows: Any) -> Decisions:
         return Decisions(self.step[rows], self.agent[rows], self.action[rows])
 
-    def forced(self, cases: Cases, case: Rows, rows: Rows) -> dict[str, Actions]:
+    def forced(self, cases: Cases, case: Rows, rows: Rows) -> dict[str, Any]:
         """What tests force that go on, each in its case, from the step of one of the decisions at `rows`."""
         agents = np.arange(cases.episodes.actions.shape[2])
         did = cases.episodes.actions[case, self.step[rows].clip(0)]  # nobody decides at step -1
@@ -202,5 +202,5 @@ class Plans:
     def take(self, rows: Any) -> Plans:
         return Plans(self.actions[rows])
 
-    def forced(self, cases: Cases, case: Rows, rows: Rows) -> dict[str, Actions]:
+    def forced(self, cases: Cases, case: Rows, rows: Rows) -> dict[str, Any]:
         return {"forced": self.actions[rows]}
