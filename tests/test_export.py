@@ -119,10 +119,10 @@ def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_repaired_one(
 
 
 def test_smallest_examples_are_exported_as_starts_from_which_the_team_is_unfair(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tmp_path / "run"
-    words = ["--policy", str(home / "policies" / "spread"), "--out", str(run), "--set", "explain=10"]
+    words = ["--policy", str(TEAM), "--out", str(run), "--set", "explain=10"]
     assert main(["run", *words, *KINDS["spread"]]) == 0
     capsys.readouterr()
     assert main(["export", str(run), "--pytest", str(tmp_path / "test_small.py"), "--smallest", "--json"]) == 0
