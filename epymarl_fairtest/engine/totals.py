@@ -141,7 +141,7 @@ def last_forced(tests: Tests) -> Rows:
     """The last step of each test at which an action is forced; -1 where none is."""
     last = np.full(len(tests), -1)
     if tests.forced is not None:
-        backwards = (tests.forced >= 0).any(axis=2)[:, ::-1]
+        backwards: Mask = np.logical_or.reduce(tests.forced[:, ::-1] >= 0, axis=2)
         last = np.where(backwards.any(axis=1), backwards.shape[1] - 1 - backwards.argmax(axis=1), last)
     if tests.at_start is not None:
         last = np.where((tests.at_start >= 0).any(axis=1), np.maximum(last, tests.start_step), last)
