@@ -274,7 +274,7 @@ def stolen(subject: Subject, engine: Engine, thief: int) -> Callable[[Execute], 
     """Executes the team with its thief, which acts as the team's policy says where a test asks that of it."""
 
     def run(wanted: Execute) -> Episodes:
-        tests = wanted.tests
+        tests = wanted.tests.plain(subject.context.team.limit)
         honest = np.zeros(len(tests), bool) if tests.greedy is None else tests.greedy[:, thief]
         forced = None if tests.forced is None else tests.forced.copy()
         if forced is not None:

@@ -629,6 +629,10 @@ def spoiling(tests: Tests, episodes: Episodes) -> Episodes:
     return episodes
 
 
+def envious(tests: Tests, episodes: Episodes) -> Episodes:
+    return episodes if tests.of is None else replace(episodes, rewards=2 * episodes.rewards)
+
+
 BROKEN_ENGINES = {
     noisy: "other episodes the second time",
     crowded: "an episode changes with the tests beside it",
@@ -638,6 +642,7 @@ BROKEN_ENGINES = {
     forgetful: "parent is not that of the tests",
     without_past: "q before the start of a test are not those of its prefix",
     spoiling: "the second time",
+    envious: "tests that share their pasts give other episodes",
 }
 
 

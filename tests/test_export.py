@@ -118,6 +118,36 @@ def test_the_file_fails_on_the_team_it_comes_from_and_passes_on_a_repaired_one(
     assert all(f"PASSED {name}" in fair.stdout for name in names)
 
 
+def test_smallest_examples_are_exported_as_starts_from_which_the_team_is_unfair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = ["--policy", str(TEAM), "--out", str(run), "--set", "explain=10"]
+    assert main(["run", *words, *KINDS["spread"]]) == 0
+    capsys.readouterr()
+    assert main(["export", str(run), "--pytest", str(tmp_path / "test_small.py"), "--smallest", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["failures"]
+    entries = json.loads((run / "explain.json").read_text())["failures"]
+    small = {entry["id"]: entry["smallest"] for entry in entries if entry["smallest"]}
+    assert small
+    assert {one["failure"] for one in told} == set(small)
+    assert all(one["unfair"] and one["start_step"] == 0 for one in told)
+    rows = load_scenarios(tmp_path / "test_small_failures.npz").rows
+    for number, states in zip(rows["id"].tolist(), rows["states"], strict=True):
+        assert states[0].tolist() == small[number]["state"]
+
+
+def test_a_run_without_smallest_examples_says_so(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = shutil.copytree(home / "runs" / "spread", tmp_path / "bare")
+    for name in ("explain.json", "explain.npz"):
+        (bare / name).unlink(missing_ok=True)
+    assert main(["export", str(bare), "--pytest", str(tmp_path / "test_small.py"), "--smallest"]) != 0
+    assert "holds no smallest examples" in capsys.readouterr().err
+    assert not (tmp_path / "test_small.py").exists()
+
+
 # --- what is played -----------------------------------------------------------------------------------
 
 

@@ -39,6 +39,7 @@ def add_parser(commands: Any) -> None:
     chosen.add_argument("--ids", type=int, nargs="+", metavar="ID", help="these failures (column id of failures.csv)")
     chosen.add_argument("--worst", type=int, metavar="N", help="those with the lowest index, each root first once (5)")
     chosen.add_argument("--representative", type=int, metavar="N", help="representative failures")
+    chosen.add_argument("--smallest", action="store_true", help="the smallest examples of explain.json instead")
     parser.add_argument("--policy", type=Path, metavar="DIR", help="team that the file tests by default (the run's)")
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -57,11 +58,16 @@ def export(args: Namespace) -> int:
     facts = facts_of(run, failures, policy)
     team = saved_team(policy, facts["allocation"])
     check_team(facts, team, policy)
-    candidates = Candidates(failures, run, team.task)
-    rows = candidates.chosen(args)
-    scenarios = scenarios_of(failures.take(rows), candidates.index[rows], facts)
+    if args.smallest:
+        scenarios = scenarios_of(*smallest_of(run, failures), facts)
+    else:
+        candidates = Candidates(failures, run, team.task)
+        rows = candidates.chosen(args)
+        scenarios = scenarios_of(failures.take(rows), candidates.index[rows], facts)
     outcomes = replay(scenarios, team)
     same_team = team.origin["policy_digest"] == facts["policy_digest"]
+    if args.smallest and same_team:  # as it is played here, where some were explained without exploration
+        scenarios.rows["index"] = np.array([outcome.index for outcome in outcomes])
     fair = [outcome.failure for outcome in outcomes if not outcome.unfair]
     if same_team and fair:
         raise FairTestError(
@@ -84,6 +90,36 @@ def failures_of(run: FinishedRun) -> Episodes:
     if not len(failures):
         raise FairTestError(f"The run {str(run.path)!r} found no failures: there is nothing to export.")
     return failures
+
+
+def smallest_of(run: FinishedRun, failures: Episodes) -> tuple[Episodes, NDArray[np.float64]]:
+    """Smallest examples as episodes that begin with them, on a stream on which they are unfair, and their index as they
+    were explained: some of them without exploration. Each has the id of its failure."""
+    from epymarl_fairtest.core.episodes import operator_code
+    from epymarl_fairtest.core.indices import INDICES
+    from epymarl_fairtest.core.judged import Judge
+    from epymarl_fairtest.store.explanation import read_courses, read_explanation
+
+    explanation = read_explanation(run.path) or {"failures": []}
+    small = {entry["id"]: entry["smallest"] for entry in explanation["failures"] if entry["smallest"]}
+    courses = read_courses(run.path, "smallest") if small else {}
+    if not small or not courses:
+        raise FairTestError(
+            f"The run {str(run.path)!r} holds no smallest examples: none was found, or nobody asked (fairtest explain"
+            f" {run.path}). Without --smallest its failures themselves are exported."
+        )
+    known = np.isin(courses["id"], list(small)) & np.isin(courses["id"], failures.id)
+    drawn = np.flatnonzero((courses["kind"] == "smallest") & known)
+    ids = courses["id"][drawn]
+    place = {int(number): row for row, number in enumerate(failures.id)}
+    examples = failures.take(np.array([place[int(number)] for number in ids], np.int64))
+    examples.states[:] = 0.0
+    examples.states[:, 0] = [small[int(number)]["state"] for number in ids]
+    examples.stream = np.array([int(small[int(number)]["stream"]) for number in ids], np.uint64)
+    examples.shift, examples.start_step = np.zeros_like(examples.shift), np.zeros_like(examples.start_step)
+    examples.operator = np.full_like(examples.operator, operator_code("state"))
+    judge = Judge(INDICES[run.settings["index"]], run.theta, run.agents)
+    return examples, judge.index(judge.received(courses["rewards"][drawn]))
 
 
 def targets(test_file: Path, *, force: bool) -> tuple[Path, Path]:

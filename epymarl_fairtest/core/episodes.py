@@ -6,7 +6,7 @@ Shapes: B rows, T the time limit, N agents, A actions, S numbers of physical sta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,7 @@ class Tests:
     A row starts from its seed (`start_state` NaN) or from `start_state` at step `start_step`. With
     start_step > 0 the earlier steps are those of `prefix`, row by row: they are kept, not executed,
     and the policy's hidden state is what it was after them: computed again, unless `memory` says it.
+    Where many continue the same few episodes, `of` says which row of `prefix` is whose.
     """
 
     root_seed: NDArray[np.int64]
@@ -126,6 +127,8 @@ class Tests:
     greedy: NDArray[np.bool_] | None = None  # (B, N) agents that take their best actions and never explore
     prefix: Episodes | None = None
     memory: NDArray[np.float32] | None = None  # (B, N, H) what the agents carry into `start_step`, where it is known
+    at_start: NDArray[np.int16] | None = None  # (B, N) forced at `start_step`, whatever `forced` says; -1: it is not
+    of: NDArray[np.int64] | None = None  # (B,) rows of `prefix`; None: each has its own
 
     __test__ = False  # the name is the paper's, not pytest's
 
@@ -141,17 +144,39 @@ class Tests:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         prefix = values.pop("prefix")
         taken: dict[str, Any] = {k: None if v is None else v[rows] for k, v in values.items()}
-        return Tests(**taken, prefix=None if prefix is None else prefix.take(rows))
+        return Tests(**taken, prefix=prefix if prefix is None or self.of is not None else prefix.take(rows))
+
+    def plain(self, limit: int) -> Tests:
+        """The same tests, with a prefix each and everything that is forced in `forced`."""
+        tests = self
+        if self.prefix is not None and self.of is not None:
+            tests = replace(tests, prefix=self.prefix.take(self.of), of=None)
+        if self.at_start is not None:
+            shape = (len(self), limit, self.at_start.shape[1])
+            forced = np.full(shape, -1, np.int16) if self.forced is None else self.forced.copy()
+            rows = np.flatnonzero(self.start_step < limit)
+            step, first = self.start_step[rows], self.at_start[rows]
+            forced[rows, step] = np.where(first >= 0, first, forced[rows, step])
+            tests = replace(tests, forced=forced, at_start=None)
+        return tests
 
     @staticmethod
     def concatenate(parts: Sequence[Tests]) -> Tests:
         """One batch of several; all of them have forced actions and prefixes, or none has."""
+        prefixes = [part.prefix for part in parts if part.prefix is not None]
+        shared = len(prefixes) == len(parts) and all(part.of is not None for part in parts)
+        shared = shared and all(one is prefixes[0] for one in prefixes)
+        if not shared:
+            parts = [replace(part, prefix=part.prefix.take(part.of), of=None)
+                     if part.prefix is not None and part.of is not None else part for part in parts]  # fmt: skip
 
         def joined(name: str) -> Any:
             values = [getattr(part, name) for part in parts]
             if any(value is None for value in values):
                 return None
-            return Episodes.concatenate(values) if name == "prefix" else np.concatenate(values)
+            if name == "prefix":
+                return values[0] if shared else Episodes.concatenate(values)
+            return np.concatenate(values)
 
         return Tests(**{f.name: joined(f.name) for f in fields(Tests)})
 

@@ -18,7 +18,7 @@ from epymarl_fairtest.core.episodes import Episodes, Tests
 class Engine(Protocol):
     name: str
     keeps_obs: bool  # does it record what the agents see? Most of a large team's episodes is that.
-    keeps_course: bool  # does it record states and scores? Without them an episode tells what its agents received.
+    keeps_course: bool  # must it record every step? Else it may pay all that an agent receives in one.
     keeps_memory: bool  # should it record what the agents carry from step to step? It need not.
     needs_obs: bool  # can it continue the episodes of a team with a memory only from what the agents saw?
 

@@ -37,7 +37,7 @@ class Lockstep:
         self.episodes = self.steps = 0  # executed so far
 
     def execute(self, tests: Tests) -> Episodes:
-        episodes = refuse_odd(Episodes.concatenate(self.play(tests)))
+        episodes = refuse_odd(Episodes.concatenate(self.play(tests.plain(self.limit))))
         self.episodes += len(episodes)
         self.steps += episodes.executed_steps()
         return episodes
@@ -137,17 +137,14 @@ def begin(worlds: Sequence[World], tests: Tests) -> None:
                 world.follow(known)
 
 
-def blank_episodes(
-    tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool, course: bool = True
-) -> Episodes:
-    """Episodes of this policy ready to be filled, the kept prefixes in place; with room for what is `seen`, and for
-    states and scores."""
+def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool) -> Episodes:
+    """Episodes of this policy ready to be filled, the kept prefixes in place; with room for what is `seen`."""
     return empty_episodes(
         tests,
         limit=limit,
         agents=policy.n_agents,
-        actions=policy.n_actions if course else 0,
-        state_size=state_size if course else 0,
+        actions=policy.n_actions,
+        state_size=state_size,
         obs_size=policy.obs_size if seen else 0,
     )
 

@@ -13,14 +13,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from epymarl_fairtest.core.episodes import Episodes, Tests
+from epymarl_fairtest.core.episodes import Tests
 from epymarl_fairtest.team.contract import Policy
 
 SOME = 8  # words of the second array that tell rows apart quickly; all of them decide
 PATIENCE = 4  # times that nobody is found alike, after which a group is not looked at any more
+WORTH = 1 / 16  # of the rows, that must be known already for keeping answers not to be in vain
 ANSWERS, BYTES = 2**16, 2**27  # that are kept of a group, and what they may fill; more are forgotten together
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+NOBODY: Rows = np.empty(0, np.int64)
 Words = NDArray[np.uint32]
 
 
@@ -28,27 +30,32 @@ class Meetings:
     """Of a group of which nobody asks more than what its agents receive. Its rows step by one clock: a row that begins
     later waits for it."""
 
-    def __init__(self, group: Tests, forced_until: Rows, policy: Policy) -> None:
+    def __init__(self, group: Tests, forced_until: Rows, policy: Policy, limit: int) -> None:
         self._free = forced_until + 1  # the first step from which nothing is forced
         self._remembers, self._reads_last = policy.hidden_size > 0, getattr(policy, "reads_last", True)
         own = [group.stream, group.shift.astype(np.uint64)]
         if group.greedy is not None:
             own += list(np.packbits(group.greedy, axis=1).astype(np.uint64).T)
         self._own = _words(np.stack(own, axis=1))
+        self.clock = -1  # the step that is taken
         self._found: list[tuple[int, Rows, Rows]] = []  # step, who met, and whom
+        self._paid = np.empty((limit, len(group), policy.n_agents))  # by step, as long as somebody may meet somebody
         self._in_vain = {"met": 0, "asked": 0, "before": 0}
         self._policy, self._answers = policy, Answers(policy, self._reads_last)
 
     def at_clock(self, left: Mask, step: NDArray[np.int32]) -> Mask:
         """Of the rows that are left, those that step now."""
-        now: Mask = left & (step == step[left].min())
+        now: Mask = left & (step == self.clock + 1)
+        if not now.any():  # nobody goes on: the next to begin
+            now = left & (step == step[left].min())
+        self.clock = int(step[now.argmax()])
         return now
 
     def met(self, running: Mask, step: NDArray[np.int32], states: NDArray[np.float64], last: NDArray[np.int16]) -> Rows:
         """The running rows that go on as another one does."""
+        if self._remembers or self._in_vain["met"] >= PATIENCE:  # what is remembered differs once they have differed
+            return NOBODY
         rows = np.flatnonzero(running & (step >= self._free))
-        if self._remembers:  # what they remember differs once they have differed
-            return rows[:0]
         first = self._first_alike("met", rows, _words(states), self._own, last)
         later = np.flatnonzero(first != np.arange(len(rows)))
         if len(later):
@@ -61,8 +68,9 @@ class Meetings:
         """One row of each that the policy must be asked about, and whose answer each that is asked about has; None:
         its own."""
         rows = np.flatnonzero(asked)
-        carried = _words(hidden) if self._remembers else self._own[:, :0]
-        first = self._first_alike("asked", rows, _words(seen), carried, last)
+        if not self._remembers:  # answers are kept, as long as that is worth it
+            return rows, None
+        first = self._first_alike("asked", rows, _words(seen), _words(hidden), last)
         own = first == np.arange(len(rows))
         return (rows, None) if own.all() else (rows[own], (np.cumsum(own) - 1)[first])
 
@@ -73,7 +81,7 @@ class Meetings:
         if self._remembers or self._in_vain["before"] >= PATIENCE or not len(rows):
             return ask_policy(self._policy, rows, seen, last, hidden)
         scores, known = self._answers.about(rows, seen, last)
-        self._in_vain["before"] = 0 if known else self._in_vain["before"] + 1
+        self._in_vain["before"] = 0 if known >= WORTH * len(rows) else self._in_vain["before"] + 1
         return scores, hidden[rows]
 
     def _first_alike(self, what: str, rows: Rows, one: Words, other: Words, last: NDArray[np.int16]) -> Rows:
@@ -85,12 +93,15 @@ class Meetings:
         self._in_vain[what] = self._in_vain[what] + 1 if (first == alone).all() else 0
         return first
 
-    def settle(self, episodes: Episodes, rows: Rows) -> None:
+    def keep(self, rewards: NDArray[np.float64]) -> None:
+        """What running rows receive now, for those who meet them."""
+        if self._found or not (self._remembers or self._in_vain["met"] >= PATIENCE):
+            self._paid[self.clock] = rewards
+
+    def settle(self, totals: NDArray[np.float64], length: NDArray[np.int32]) -> None:
         """Who met somebody receives what it does from then on; the last to meet first, for it may have been met."""
         for step, met, whom in reversed(self._found):
-            episodes.rewards[rows[met], step:] = episodes.rewards[rows[whom], step:]
-            episodes.actions[rows[met], step:] = episodes.actions[rows[whom], step:]
-            episodes.length[rows[met]] = episodes.length[rows[whom]]
+            receive_alike(self._paid, step, met, whom, totals, length)
 
 
 def ask_policy(
@@ -114,19 +125,19 @@ class Answers:
         self._scores = np.empty((self._room, agents, policy.n_actions), np.float32)
         self._table = np.full(0, -1)
 
-    def about(self, rows: Rows, seen: NDArray[np.float32], last: NDArray[np.int16]) -> tuple[NDArray[np.float32], bool]:
-        """The scores of these rows, and was any of them known?"""
+    def about(self, rows: Rows, seen: NDArray[np.float32], last: NDArray[np.int16]) -> tuple[NDArray[np.float32], int]:
+        """The scores of these rows, and how many of them were known."""
         nothing = np.empty((len(rows), self._policy.n_agents, 0), np.float32)
         if self._count + len(rows) > self._room or not len(self._table):
             self._table, self._count = np.full(4 * ANSWERS, -1), 0
         if len(rows) > self._room:
-            return self._policy.forward(seen[rows], last[rows], nothing)[0], False
+            return self._policy.forward(seen[rows], last[rows], nothing)[0], 0
         before = self._count
         read = last if self._reads_last else last[:, :0]
         places, new = recalled(rows, _words(seen), read, self._table, self._seen, self._last, before)
         self._count += len(new)
         self._scores[before : self._count] = self._policy.forward(seen[new], last[new], nothing[: len(new)])[0]
-        return self._scores[places], len(new) < len(rows)
+        return self._scores[places], len(rows) - len(new)
 
 
 def _words(values: NDArray[Any]) -> Words:
@@ -158,6 +169,20 @@ def first_alike(rows: Rows, one: Words, other: Words, last: NDArray[np.int16]) -
         else:
             table[place] = number
     return first
+
+
+@njit(cache=True, nogil=True)
+def receive_alike(
+    paid: NDArray[np.float64], step: int, met: Rows, whom: Rows, totals: NDArray[np.float64], length: NDArray[np.int32]
+) -> None:
+    """Add to each that met somebody, from that step on, what that one receives, one step after the other."""
+    for number in range(len(met)):
+        one, other = met[number], whom[number]
+        length[one] = length[other]
+        for now in range(step, length[one]):
+            for agent in range(totals.shape[1]):
+                paid[now, one, agent] = paid[now, other, agent]
+                totals[one, agent] += paid[now, one, agent]
 
 
 @njit(cache=True, nogil=True)

@@ -6,9 +6,9 @@ machine (`prove`): a few dozen episodes side by side with the real environments.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ from epymarl_fairtest.engine.advance import advance
 from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before, not_finite
-from epymarl_fairtest.engine.meeting import Meetings, ask_policy
+from epymarl_fairtest.engine.meeting import ask_policy
+from epymarl_fairtest.engine.totals import Group, blank_totals, last_forced, without_past
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
@@ -49,28 +50,60 @@ class Twin:
         self._threads, self._edges = threads, slices(rule)
 
     def execute(self, tests: Tests) -> Episodes:
+        if not self.keeps_course:
+            return self._totals(tests)
+        tests = tests.plain(self._limit)
         sizes = {"limit": self._limit, "state_size": self.state_size}
-        episodes = blank_episodes(tests, self._policy, **sizes, seen=self.keeps_obs, course=self.keeps_course)
+        episodes = blank_episodes(tests, self._policy, **sizes, seen=self.keeps_obs)
         if self.keeps_memory and self._policy.hidden_size:
             shape = (len(tests), self._limit + 1, self._policy.n_agents, self._policy.hidden_size)
             episodes = Remembered(**vars(episodes), memory=np.zeros(shape, np.float32))
-        # Rows that start at similar steps share a group, so that it ends for all of them together; where rows may meet,
-        # whoever asks knows best who will.
-        meet = not self.keeps_course and not self._policy.hidden_size
-        order = np.arange(len(tests)) if meet else np.argsort(tests.start_step, kind="stable")
-        share = -(-len(order) // self._threads)
-        size = max(share, FEWEST) if meet else min(max(share, FEWEST), GROUP)
+        before = self._before(tests)
+        self._by_groups(tests, GROUP, lambda rows: self._execute_group(tests, rows, before, episodes))
+        return refuse_odd(episodes)
+
+    def _totals(self, tests: Tests) -> Episodes:
+        """The same, with what the agents receive in all as the rewards of one step."""
+        episodes, policy = blank_totals(tests, self._policy, self._limit), self._policy
+        hidden, last = self._before(tests)
+
+        def execute(rows: NDArray[np.int64]) -> None:
+            some = without_past(tests, rows)
+            group = Group(self._kernel, policy, self._rule, self._edges, some, self._limit)
+            received = episodes.rewards[rows, 0]
+            episodes.length[rows] = group.execute(self._begin(some), hidden[rows], last[rows], received)
+            episodes.rewards[rows, 0] = received
+
+        # Where rows may meet, they are all in one group: whoever asks knows best who will.
+        self._by_groups(tests, GROUP if policy.hidden_size else None, execute)
+        return episodes
+
+    def _by_groups(self, tests: Tests, most: int | None, execute: Callable[[NDArray[np.int64]], None]) -> None:
+        """At most so many rows a group. Those that start at similar steps share one, so that they end together."""
+        order = np.arange(len(tests)) if most is None else np.argsort(tests.start_step, kind="stable")
+        size = min(max(-(-len(order) // self._threads), FEWEST), most or len(order) or 1)
         groups = [order[first : first + size] for first in range(0, len(order), size)]
-        # Once for all that share a past.
-        past = None if tests.prefix is None else _past(tests.prefix, self._policy)
-        before = memory_before(self._policy, past, tests.start_step, self._seen, tests.memory)
         if self._threads > 1 and len(groups) > 1:
             with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(lambda rows: self._execute_group(tests, rows, before, episodes), groups))
+                list(pool.map(execute, groups))
         else:
             for rows in groups:
-                self._execute_group(tests, rows, before, episodes)
-        return refuse_odd(episodes)
+                execute(rows)
+
+    def _before(self, tests: Tests) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
+        """What the agents remember and did last, computed once for all that share a past."""
+        past = None if tests.prefix is None else _past(tests.prefix, self._policy)
+        if past is not None and tests.of is not None:
+            past = past.take(tests.of)
+        return memory_before(self._policy, past, tests.start_step, self._seen, tests.memory)
+
+    def _begin(self, tests: Tests) -> States:
+        """The states in which these tests begin, to be changed."""
+        states = tests.start_state.copy()
+        fresh = np.flatnonzero(tests.from_seed)
+        if len(fresh):
+            states[fresh] = self.initial_states(tests.root_seed[fresh])
+        return states
 
     def initial_states(self, seeds: NDArray[np.int64]) -> States:
         states = np.empty((len(seeds), self.state_size))
@@ -86,12 +119,9 @@ class Twin:
     def _execute_group(
         self, tests: Tests, rows: NDArray[np.int64], before: tuple[NDArray[Any], NDArray[Any]], episodes: Episodes
     ) -> None:
-        group = replace(tests, prefix=None, memory=None).take(rows)
+        group = without_past(tests, rows)
         kernel, policy, rule, count = self._kernel, self._policy, self._rule, len(rows)
-        states = group.start_state.copy()
-        fresh = np.flatnonzero(group.from_seed)
-        if len(fresh):
-            states[fresh] = self.initial_states(group.root_seed[fresh])
+        states = self._begin(group)
         hidden, last = (part[rows] for part in before)  # copies, which this group changes
         step = group.start_step.copy()
         left = step < self._limit
@@ -104,34 +134,21 @@ class Twin:
         if episodes.states.shape[-1]:
             episodes.states[rows, step] = states
         forced_until = last_forced(group)
-        meetings = None if self.keeps_course else Meetings(group, forced_until, policy)
-        ask = partial(ask_policy, policy) if meetings is None else meetings.ask
         while left.any():
             running = left
-            if meetings is not None:
-                running = meetings.at_clock(left, step)
-                met = meetings.met(running, step, states, last)
-                running[met] = left[met] = False
             everyone = bool(running.all())
             if isinstance(episodes, Remembered):
                 episodes.memory[rows[running], step[running]] = hidden[running]
             kernel.observe(states, running, seen)
             due = np.flatnonzero(running & (step <= forced_until))
             forced = actions[due] if group.forced is None else group.forced[due, step[due]]
-            on, of = np.flatnonzero(running), None  # whom the policy is asked about, and who has whose answer
-            if meetings is not None:
-                asked = running.copy()
-                if not policy.hidden_size:
-                    asked[due[(forced >= 0).all(axis=1)]] = False  # they do what they must, and remember nothing
-                on, of = meetings.different(asked, seen, last, hidden)
-            scores, after = ask(on, seen, last, hidden)
+            on = np.flatnonzero(running)
+            scores, after = ask_policy(policy, on, seen, last, hidden)
             scores = recorded(scores, rule.available, policy.reading)
-            if len(on) == count:
+            if everyone:
                 q, hidden = scores, after
-            elif of is None:  # the others need no answer
+            else:  # the others need no answer
                 q[on], hidden[on] = scores, after
-            else:
-                q[asked], hidden[asked] = scores[of], after[of]
             if rule.kind in ("softmax", "policy"):
                 finite = bool(np.isfinite(q[running]).all())
                 actions = np.where(running[:, None], choose(q, group.stream, at, rule), actions)
@@ -147,23 +164,10 @@ class Twin:
                 actions = np.where(group.greedy, greedy(q, rule.available), actions).astype(np.int16)
             actions[due] = np.where(forced >= 0, forced, actions[due])
             kernel.step(states, running, actions, rewards, over, step)
-            if self.keeps_course:
-                _record(episodes, rows, step, running, everyone, seen, q, states)
+            _record(episodes, rows, step, running, everyone, seen, q, states)
             received = (actions, rewards, over, self._limit)
             advance(episodes.actions, episodes.rewards, rows, running, *received, last, step, at, left)
         episodes.length[rows] = step
-        if meetings is not None:
-            meetings.settle(episodes, rows)
-
-
-def last_forced(tests: Tests) -> NDArray[np.int64]:
-    """The last step of each test at which an action is forced; -1 where none is."""
-    if tests.forced is None:
-        return np.full(len(tests), -1)
-    agents = tests.forced.shape[2]
-    backwards = (tests.forced >= 0).reshape(len(tests), -1)[:, ::-1]
-    last = (backwards.shape[1] - 1 - backwards.argmax(axis=1)) // agents
-    return np.where(backwards.any(axis=1), last, -1)
 
 
 def _past(prefix: Episodes, policy: Policy) -> Episodes:

@@ -65,6 +65,7 @@ NEEDED = ("settings", "seed", "theta", "command", "policy_digest")  # of a manif
 PIECES = ("batches", "parts")  # folders of what is executed and of its failures, batch by batch
 PIECE = re.compile(r"[0-9]{5,}\.npz")
 WRITTEN_INTO = (*PIECES, "damaged", "policy", "report")
+ROOM = 2**27  # bytes of failures that are kept in memory
 Warn = Callable[[str], None]
 
 
@@ -78,7 +79,7 @@ class RunFolder:
     It is locked for this process from then on; leaving it as a context (or finishing) unlocks it.
     """
 
-    _last: tuple[Path, Episodes] | None = None  # the file of failures that was read last
+    _kept: Mapping[Path, Episodes] = {}  # files of failures that were read, for they are asked for again
 
     def __init__(self, path: Path, warn: Warn = warnings.warn) -> None:
         self.path, self.resumed, self._warn = path, False, warn
@@ -276,11 +277,17 @@ class RunFolder:
         for path, count in self._parts():
             here = rows[(rows >= first) & (rows < first + count)] - first
             if len(here):
-                if self._last is None or self._last[0] != path:  # a file may hold what is asked for next, too
-                    self._last = path, load_failures(path)
-                chosen.append(self._last[1].take(here))
+                chosen.append(self._read(path).take(here))
             first += count
         return Episodes.concatenate(chosen)
+
+    def _read(self, path: Path) -> Episodes:
+        """A file of failures. Those that were read before are kept as long as there is room for them."""
+        if path not in self._kept:
+            episodes = load_failures(path)
+            held = sum(array.nbytes for one in (episodes, *self._kept.values()) for array in vars(one).values())
+            self._kept = {**(self._kept if held <= ROOM else {}), path: episodes}
+        return self._kept[path]
 
     def _parts(self) -> list[tuple[Path, int]]:
         """The files that hold failures, and how many each holds."""
@@ -318,7 +325,7 @@ class RunFolder:
 
     def join_failures(self, added: Mapping[str, NDArray[Any]]) -> None:
         """All failures into one file and one table, with the columns that the steps after the search add."""
-        parts, self._last = self._parts(), None
+        parts, self._kept = self._parts(), {}
         names = list(read_arrays(parts[0][0])) if parts else []
         columns: dict[str, list[Any]] = {
             name: [partial(read_column, path, name) for path, _ in parts] for name in names

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code, random_tests
+from epymarl_fairtest.core.judged import totals
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.team.contract import CHUNK, Team
 from epymarl_fairtest.testing.comparing import assert_same, copied, difference
@@ -118,6 +121,21 @@ def continues_its_own_episodes(engine: Engine, team: Team) -> None:
         assert same, f"{name} of an episode that is taken up in its middle are not those that were recorded"
 
 
+def received_is_what_the_steps_add_up_to(engine: Engine, team: Team) -> None:
+    """Without the course of episodes their agents receive the same, to the last bit, in as many steps."""
+    for tests in (*_all_kinds(engine, team), *([_shared(engine, team)] if team.task.restorable else [])):
+        whole = engine.execute(tests)
+        assert_same(whole, engine.execute(tests.plain(team.limit)), "tests that share their pasts give other episodes")
+        engine.keeps_course = False
+        try:
+            short = engine.execute(tests)
+        finally:
+            engine.keeps_course = True
+        same = np.array_equal(totals(short.rewards), totals(whole.rewards))
+        assert same, "agents receive something else where the course of an episode is not kept"
+        assert np.array_equal(short.length, whole.length), "episodes end elsewhere where their course is not kept"
+
+
 def initial_states_are_those_of_resets(engine: Engine, team: Team) -> None:
     tests = _tests(team)
     initial, executed = engine.initial_states(tests.root_seed), engine.execute(tests).states[:, 0]
@@ -136,6 +154,7 @@ CONTRACTS = (
     prefix_is_kept,
     forced_actions_are_kept,
     continues_its_own_episodes,
+    received_is_what_the_steps_add_up_to,
     initial_states_are_those_of_resets,
 )
 
@@ -174,3 +193,13 @@ def _middle(engine: Engine, team: Team) -> Tests:
         parent=np.arange(len(parents)),
         prefix=parents,
     )
+
+
+def _shared(engine: Engine, team: Team) -> Tests:
+    """Tests that take up the same episodes twice, with different streams and one action forced at their start."""
+    tests = _middle(engine, team)
+    rows, last = np.arange(len(tests)), _forced(team).forced
+    assert last is not None
+    tests = replace(tests, of=rows, at_start=np.where(rows[:, None] % 3, last.max(axis=1), -1).astype(np.int16))
+    other = replace(tests, stream=tests.stream[::-1].copy())
+    return Tests.concatenate([tests, other.take(rows[::-1])])

@@ -59,7 +59,12 @@ def _layer(x: Array, weight: Array, bias: Array, out: Array) -> None:
     """Columns of out = weight.T @ x + bias. On the prey's grid every sum is exact: the order does not matter."""
     for j in range(len(out)):
         out[j] = bias[j]
-        for i in range(len(x)):
+        fours = len(x) // 4 * 4
+        for i in range(0, fours, 4):  # four at a time: what was summed so far is read and written once for them
+            a, b, c, d = weight[i, j], weight[i + 1, j], weight[i + 2, j], weight[i + 3, j]
+            for column in range(BLOCK):
+                out[j, column] += a * x[i, column] + b * x[i + 1, column] + c * x[i + 2, column] + d * x[i + 3, column]
+        for i in range(fours, len(x)):
             w = weight[i, j]
             for column in range(BLOCK):
                 out[j, column] += w * x[i, column]

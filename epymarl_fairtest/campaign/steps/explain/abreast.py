@@ -49,15 +49,18 @@ def abreast(*askings: Asking[Any]) -> Asking[list[Any]]:
 def joined(parts: Sequence[Tests]) -> Tests:
     """One batch of several. Those without forced actions, greedy agents, a prefix or a memory get some that change
     nothing: who begins at step 0 keeps nothing of a prefix, and remembers nothing."""
-    for name, nothing in (("forced", -1), ("greedy", False), ("memory", 0)):
+    for name, nothing in (("forced", -1), ("at_start", -1), ("greedy", False), ("memory", 0)):
         some = next((value for part in parts if (value := getattr(part, name)) is not None), None)
         if some is not None:
             parts = [
                 _with(part, name, np.full_like(some, nothing, shape=(len(part), *some.shape[1:]))) for part in parts
             ]
-    prefix = next((part.prefix for part in parts if part.prefix is not None and len(part)), None)
+    prefix = next((part.prefix for part in parts if part.prefix is not None), None)
     if prefix is not None:
-        parts = [_with(part, "prefix", prefix.take(np.zeros(len(part), np.int64))) for part in parts]
+        parts = [
+            replace(part, prefix=prefix, of=np.zeros(len(part), np.int64)) if part.prefix is None else part
+            for part in parts
+        ]
     return Tests.concatenate(parts)
 
 

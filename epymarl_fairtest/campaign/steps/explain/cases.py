@@ -84,36 +84,31 @@ class Cases:
         stream: NDArray[np.uint64] | None = None,
         forced: Actions | None = None,
         *,
+        at_start: Actions | None = None,
         greedy: Greedy = False,
     ) -> Tests:
         """These cases from these steps on; with their own streams unless others are given.
 
         Without a memory the states before those steps are left out: mostly only what agents receive is wanted.
         """
-        past = self.past.take(case)
-        drawn = past.stream if stream is None else stream
-        if not self.context.team.task.restorable:
-            tests = tests_from_seeds(past.root_seed, drawn, self.episodes.states.shape[-1], "action")
-            before = np.arange(past.limit)[None, :, None] < np.asarray(step)[:, None, None]
-            then: Any = -1 if forced is None else forced
-            tests.forced = np.where(before, past.actions, then).astype(np.int16)
-            tests.shift, tests.parent = past.shift, past.id
-        else:
-            tests = Tests(
-                root_seed=past.root_seed,
-                stream=drawn,
-                shift=past.shift,
-                start_step=np.asarray(step, np.int32),
-                start_state=self.episodes.states[case, step],
-                operator=np.full(len(case), operator_code("action"), np.int8),
-                parent=past.id,
-                forced=forced,
-                prefix=past,
-                memory=None if self.memory is None else self.memory[case, step],
-            )
+        past = self.past
+        tests = Tests(
+            root_seed=past.root_seed[case],
+            stream=past.stream[case] if stream is None else stream,
+            shift=past.shift[case],
+            start_step=np.asarray(step, np.int32),
+            start_state=self.episodes.states[case, step],
+            operator=np.full(len(case), operator_code("action"), np.int8),
+            parent=past.id[case],
+            forced=forced,
+            prefix=past,
+            memory=None if self.memory is None else self.memory[case, step],
+            at_start=at_start,
+            of=case,
+        )
         if greedy is not False:
             tests.greedy = np.broadcast_to(greedy, (len(case), past.actions.shape[-1]))
-        return tests
+        return tests if self.context.team.task.restorable else _from_seeds(tests, past.limit)
 
     def together(self, case: Rows, step: NDArray[np.integer]) -> Rows:
         """The order in which continuations are executed. Those of a case may meet, and go on as one. With a memory
@@ -138,10 +133,10 @@ class Cases:
         order = self.together(case, step)
         for start in range(0, len(case), AT_ONCE):
             now = order[start : start + AT_ONCE]
-            forced = None if decisions is None else decisions.forced(self, case[now], now)
             own = greedy if isinstance(greedy, bool) else greedy[now]
-            tests = self.tests(case[now], step[now], None if stream is None else stream[now], forced, greedy=own)
-            episodes = yield Execute(tests, course=False)
+            drawn = None if stream is None else stream[now]
+            forced: dict[str, Any] = {} if decisions is None else decisions.forced(self, case[now], now)
+            episodes = yield Execute(self.tests(case[now], step[now], drawn, **forced, greedy=own), course=False)
             received[now] = self.context.judge.received(episodes.rewards)
         return received
 
@@ -154,6 +149,18 @@ def remembered(cases: Cases) -> Asking[Cases]:
     if not isinstance(again, Remembered):  # the engine keeps none
         return cases
     return replace(cases, past=replace(cases.past, states=cases.past.states[..., :0]), memory=again.memory)
+
+
+def _from_seeds(tests: Tests, limit: int) -> Tests:
+    """The same where nothing can be restored: from the seed, repeating what was done before."""
+    tests = tests.plain(limit)
+    assert tests.prefix is not None
+    again = tests_from_seeds(tests.root_seed, tests.stream, tests.start_state.shape[1], "action")
+    before = np.arange(limit)[None, :, None] < tests.start_step[:, None, None]
+    then: Any = -1 if tests.forced is None else tests.forced
+    again.forced = np.where(before, tests.prefix.actions, then).astype(np.int16)
+    again.shift, again.parent, again.greedy = tests.shift, tests.parent, tests.greedy
+    return again
 
 
 def streams(generator: np.random.Generator, numbers: NDArray[np.int64], count: int) -> NDArray[np.uint64]:
@@ -178,13 +185,12 @@ class Decisions:
     def take(self, rows: Any) -> Decisions:
         return Decisions(self.step[rows], self.agent[rows], self.action[rows])
 
-    def forced(self, cases: Cases, case: Rows, rows: Rows) -> Actions:
-        """Of the decisions at `rows`, each in its case."""
-        forced, some = cases.unforced(len(rows)), np.flatnonzero(self.agent[rows] >= 0)
-        step, rows = self.step[rows[some]], rows[some]
-        forced[some, step] = cases.episodes.actions[case[some], step]
-        forced[some, step, self.agent[rows]] = self.action[rows]
-        return forced
+    def forced(self, cases: Cases, case: Rows, rows: Rows) -> dict[str, Any]:
+        """What tests force that go on, each in its case, from the step of one of the decisions at `rows`."""
+        agents = np.arange(cases.episodes.actions.shape[2])
+        did = cases.episodes.actions[case, self.step[rows].clip(0)]  # nobody decides at step -1
+        then = np.where(agents == self.agent[rows, None], self.action[rows, None], did)
+        return {"at_start": np.where(self.agent[rows, None] >= 0, then, -1).astype(np.int16)}
 
 
 @dataclass(frozen=True)
@@ -196,5 +202,5 @@ class Plans:
     def take(self, rows: Any) -> Plans:
         return Plans(self.actions[rows])
 
-    def forced(self, cases: Cases, case: Rows, rows: Rows) -> Actions:
-        return self.actions[rows]
+    def forced(self, cases: Cases, case: Rows, rows: Rows) -> dict[str, Any]:
+        return {"forced": self.actions[rows]}

@@ -39,7 +39,7 @@ def what_if(cases: Cases, entries: Sequence[dict[str, Any]]) -> Asking[dict[str,
     parts: list[Episodes] = []
     if len(decided):
         forced = changes.forced(cases, decided, np.arange(len(decided)))
-        parts.append((yield Execute(cases.tests(decided, changes.step, None, forced))))
+        parts.append((yield Execute(cases.tests(decided, changes.step, **forced))))
     if len(quiet):
         parts.append((yield Execute(cases.tests(quiet, cases.first[quiet], greedy=True))))
     rows, step = np.concatenate([decided, quiet]), np.concatenate([changes.step, cases.first[quiet]])
