@@ -11,7 +11,7 @@ from epymarl_fairtest.campaign.selection import failures_to_watch, trajectories_
 from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.packed import packed
-from epymarl_fairtest.report.scenes import Scene, scene_of
+from epymarl_fairtest.report.scenes import Scene, played, scene_of
 from epymarl_fairtest.report.view import table_order
 from epymarl_fairtest.report.why import Small, Why, smalls_of, whys_of
 from epymarl_fairtest.store.failures import load_failures
@@ -71,7 +71,7 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
         name = str(record.summary.get("index", "jfi"))
         return scene_of(task, episodes, row, name, record.theta, record.agents)
 
-    steps = packed(map(scene_at, table_order(record.failures).tolist()), ROOM)
+    steps = packed((played(task, episodes, row) for row in table_order(record.failures).tolist()), record.agents, ROOM)
     room = ROOM - sum(map(len, steps))
 
     def shown_at(row: int) -> Replay:
