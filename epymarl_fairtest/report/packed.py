@@ -98,12 +98,12 @@ def _block(played: list[Played], judged: Agents) -> str:
 class _Runs:
     """Arrays of the same columns, one below the other."""
 
-    rows: Array  # (rows in all, columns)
+    rows: NDArray[Any]  # (rows in all, columns)
     length: Ints  # of each
     first: Ints  # its first row
 
     @classmethod
-    def of(cls, arrays: list[Array], columns: int = 2) -> _Runs:
+    def of(cls, arrays: list[NDArray[Any]], columns: int = 2) -> _Runs:
         length = np.array(list(map(len, arrays)), np.int64)
         return cls(np.concatenate(arrays) if arrays else np.empty((0, columns)), length, np.cumsum(length) - length)
 
