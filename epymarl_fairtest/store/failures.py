@@ -25,17 +25,17 @@ KINDS = {"states": "f8", "obs": "f4", "actions": "i2", "rewards": "f8", "q": "f4
 
 def load_failures(path: Path) -> Episodes:
     """The failures of a run, in the order in which they were found; `obs` holds nothing (B, T, N, 0)."""
-    failures = FailureRows(path)
+    failures = FailureRows(path, at_once=True)
     return failures.take(slice(None)) if len(failures) else _nothing()
 
 
 class FailureRows:
     """The failures of a run, of which those that are taken are read: a long run has more than fit into memory."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, at_once: bool = False) -> None:
         refuse_other_formats(path.parent)
         try:
-            columns = read_columns(path, (*COPIED, "operator"), BY_STEP)
+            columns = read_columns(path, (*COPIED, "operator"), () if at_once else BY_STEP)
         except FairTestError as error:
             raise FairTestError(f"{str(path)!r} holds no failures that can be read: {error}") from error
         if columns and (not _fit(columns) or not set(columns["operator"].tolist()) <= set(OPERATORS)):
