@@ -1,10 +1,10 @@
 """A whole run at the paper's scale: CPU seconds, what they went into, memory, and the same episodes on EpisodeRunner.
 
-python -m benchmarks.paper [--json] [--tasks spread tag foraging] [--agents mlp64 gru128] [--growth]
+    python -m benchmarks.paper [--json] [--tasks spread tag foraging] [--agents mlp64 gru128]
 
-Each run is a process of its own (`fairtest run --preset paper`), on teams with random weights unless `--policies`
-names trained ones. The ratio compares with as many episodes on the host's EpisodeRunner with upstream's environments,
-measured here for a few. `--growth` runs one, two and ten times the paper's rounds instead.
+Each run is a process of its own (`fairtest run --preset paper`) with everything it does, on teams with random weights
+unless `--policies` names trained ones. The floor is that of `benchmarks.run`, for the steps of this run. The last ratio
+compares with as many episodes on the host's EpisodeRunner with upstream's environments, measured here for a few.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.engine import AGENTS, TASKS, per_cpu_second
+from benchmarks.run import FLOOR, child
 from benchmarks.stock import KEYS
 from epymarl_fairtest.host.build import build_training, configuration, load_host
 from epymarl_fairtest.team.checkpoint import load_record, record_of_training, save_policy
@@ -96,38 +97,42 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
     parser.add_argument("--policies", nargs="+", type=Path, help="trained teams instead of random weights")
-    parser.add_argument("--growth", action="store_true", help="1, 2 and 10 times the paper's rounds")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         for task, agent, policy in cases(given, Path(folder)):
-            for times in (1, 2, 10) if given.growth else (1,):
-                summary = paper_run(policy, times)
-                episodes = summary["executed_episodes"]
-                row = {
-                    "task": task,
-                    "agent": agent,
-                    "times": times,
-                    "episodes": episodes,
-                    "failures": summary["failures"],
-                    "cpu_seconds": summary["process_cpu_seconds"],
-                    "memory_mib": summary["memory_mib"],
-                    "ratio": None
-                    if given.growth
-                    else episodes / runner_speed(task, agent) / summary["process_cpu_seconds"],
-                    "phases": summary["phases"],
-                }
-                print(json.dumps(row) if given.json else show(row), flush=True)
+            row = measured(task, agent, policy)
+            print(json.dumps(row) if given.json else show(row), flush=True)
+
+
+def measured(task: str, agent: str, policy: Path) -> dict[str, Any]:
+    summary = paper_run(policy)
+    floor = child(FLOOR, [str(policy), str(summary["executed_steps"])])
+    episodes, seconds = summary["executed_episodes"], summary["process_cpu_seconds"]
+    return {
+        "task": task,
+        "agent": agent,
+        "episodes": episodes,
+        "failures": summary["failures"],
+        "cpu_seconds": seconds,
+        "unexplained": seconds - summary["phases"].get("explaining", 0),
+        "floor": floor["imports"] + floor["products"],
+        "memory_mib": summary["memory_mib"],
+        "ratio": episodes / runner_speed(task, agent) / seconds,
+        "phases": summary["phases"],
+    }
 
 
 def show(row: dict[str, Any]) -> str:
     parts = sorted(row["phases"].items(), key=lambda item: -item[1])
-    shares = ", ".join(f"{name} {seconds / row['cpu_seconds']:.0%}" for name, seconds in parts)
-    ratio = "" if row["ratio"] is None else f", EpisodeRunner {row['ratio']:.0f}x"
+    shown = ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts if seconds >= 0.05)
+    rest = row["cpu_seconds"] - sum(row["phases"].values())
     return (
-        f"{row['task']:<10}{row['agent']:<8}{row['times']:>3} x {row['episodes']:>8} episodes"
-        f" {row['cpu_seconds']:>7.1f} CPU s {row['memory_mib']:>6.0f} MiB{ratio}\n{'':<10}{shares}"
+        f"{row['task']:<10}{row['agent']:<8}{row['cpu_seconds']:>6.1f} CPU s, {row['cpu_seconds'] / row['floor']:.1f}"
+        f" times the floor of {row['floor']:.2f}; {row['unexplained']:.1f} without the explanation;"
+        f" {row['memory_mib']:.0f} MiB, {row['episodes']} episodes, EpisodeRunner {row['ratio']:.0f}x\n"
+        f"{'':<10}imports and page {rest:.2f}, {shown}"
     )
 
 

@@ -157,12 +157,12 @@ def test_the_ones_that_are_replayed_are_drawn_at_random_from_the_seed(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("budget", "expected"), [(100, (100, 1000)), (1000, (100, 1000)), (3000, (300, 1000)), (18_000, (1000, 1000))]
+    ("budget", "expected"), [(100, (100, 1000)), (1000, (100, 1000)), (2000, (200, 1000)), (18_000, (300, 1000))]
 )
 def test_by_default_a_tenth_of_the_budget_is_replayed(budget: int, expected: tuple[int, int]) -> None:
     assert configure({"budget": budget, "replay": None}).replays == expected
     for preset in ("paper", "strict"):
-        assert configure({"preset": preset, "replay": None}).replays == (1000, 1000)
+        assert configure({"preset": preset, "replay": None}).replays == (300, 1000)
 
 
 @pytest.mark.parametrize("stable", [True, False])
@@ -170,7 +170,7 @@ def test_where_one_of_the_drawn_ones_is_unstable_more_are_replayed(
     stable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("epymarl_fairtest.settings.schema.FEWEST_REPLAYS", 8)
-    monkeypatch.setattr("epymarl_fairtest.settings.schema.MOST_REPLAYS", 20)
+    monkeypatch.setattr("epymarl_fairtest.settings.schema.REPLAYS_AFTER_ONE", 20)
     monkeypatch.setattr(replay, "agrees", lambda failures, _: np.arange(len(failures)) >= (0 if stable else 3))
     given = chosen(method="random", budget=200, theta=0.9, replay=None)
     summary = search(team(), replace(given, budget=60), tmp_path / "run").summary

@@ -36,6 +36,7 @@ from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.failures import load_failures
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import configure, strategy_of
+from epymarl_fairtest.strategies.fairtest.kept import Kept
 from epymarl_fairtest.strategies.fairtest.plan import SMALLEST, Plan, plan_of
 from epymarl_fairtest.tasks.contract import env_reward
 from epymarl_fairtest.tasks.generic.rules import GenericTask
@@ -291,6 +292,20 @@ def test_the_run_to_interrupt_has_every_kind_of_batch(whole: Result) -> None:
     assert purposes == ["predictor", *["candidate", "mutant", "mutant"] * 2, "splice"]
     assert len(purposes) == BATCHES
     assert {"seed", "mutation", "crossover"} <= set(whole.failures["operator"].tolist())
+
+
+def test_splices_executed_in_several_batches_are_those_of_one(
+    whole: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tests = Kept.tests
+    monkeypatch.setattr(Kept, "tests", lambda self, most: tests(self, 1))
+    parts = search(team(), chosen(engine="lockstep"), tmp_path / "run")
+    assert [purpose for purpose, _ in parts.folder.batches].count("splice") > 1
+    for name, values in whole.failures.items():
+        assert values.tobytes() == parts.failures[name].tobytes(), name
+    assert {n: v for n, v in parts.summary.items() if n not in TIMES} == {
+        n: v for n, v in whole.summary.items() if n not in TIMES
+    }
 
 
 KINDS = [*DAMAGE, "before-commit"]

@@ -38,7 +38,7 @@ from epymarl_fairtest.core.judged import Judge, Judged, totals
 from epymarl_fairtest.core.stopping import Stopped, stoppable
 from epymarl_fairtest.store import lock
 from epymarl_fairtest.store.checksum import checksum, sealed
-from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.store.failures import FailureRows, load_failures
 from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.store.journal import read_journal
 from epymarl_fairtest.store.lock import InUse, Lock, is_held
@@ -505,6 +505,28 @@ def test_no_flipped_bit_of_failures_npz_goes_unnoticed(finished: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(FairTestError, match="is damaged"):
             load_failures(path)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_some_failures_are_read_without_the_others(compressed: bool, finished: Path) -> None:
+    path, rows = finished / "failures.npz", [7, 2, 3, 4]
+    whole = load_failures(path)
+    if compressed:  # somebody made it smaller
+        (finished / "checksums.json").unlink()
+        np.savez_compressed(path, **read_arrays(path))
+    some = FailureRows(path)
+    assert len(some) == len(whole)
+    assert_identical(some.take(rows), whole.take(rows))
+    assert_identical(some.take(slice(None)), whole)
+    assert not len(some.take([]))
+
+
+def test_failures_that_were_cut_off_after_they_were_opened_are_damaged(finished: Path) -> None:
+    path = finished / "failures.npz"
+    some = FailureRows(path)
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(FairTestError, match="is damaged: it ends too early"):
+        some.take([9])
 
 
 def test_damaged_checksums_are_told(finished: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from functools import cache
 from itertools import combinations
 from typing import Any
@@ -129,6 +130,18 @@ def test_near_copies_of_one_failing_start_are_few_different_failures(noise: floa
     assert found["distinct_failures_wide"] <= wide < found["distinct_failures_wide"] + found["distinct_failures"]
     assert found["distinct_failures"] <= distinct
     assert (found["distinct_starts"] == 1) == (noise < 0.1)
+
+
+def test_nothing_keeps_the_states_of_a_batch_that_was_counted() -> None:
+    """A view of the first ones would: at ten times the paper's budget that was half of the memory."""
+    team, engine = trained()
+    judge = Judge(INDICES["jfi"], 0.9)
+    tally = Tally(team.task, judge, bins=4, distinct_distance=team.task.distinct_distance)
+    episodes = engine.execute(random_tests(20, team.task.state_size, np.random.default_rng(0)))
+    states = weakref.ref(episodes.states)
+    tally.add(judge(episodes), "execution")
+    del episodes
+    assert states() is None
 
 
 def test_failures_of_a_task_without_positions_differ_by_their_root() -> None:

@@ -210,7 +210,7 @@ def execution_rows(judged: Judged, purpose: str, *, random: bool) -> Columns:
         "length": episodes.length,
         "index": judged.index,
         "received": judged.received,
-        "initial_state": episodes.states[:, 0],
+        "initial_state": episodes.states[:, 0].copy(),  # a view would keep all states of the batch
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +11,11 @@ import numpy as np
 from epymarl_fairtest.campaign.selection import failures_to_watch, trajectories_of
 from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.layout import task_of
-from epymarl_fairtest.report.packed import packed
-from epymarl_fairtest.report.scenes import Scene, scene_of
+from epymarl_fairtest.report.packed import BLOCK, packed
+from epymarl_fairtest.report.scenes import Played, Scene, played, scene_of
 from epymarl_fairtest.report.view import table_order
 from epymarl_fairtest.report.why import Small, Why, smalls_of, whys_of
-from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.store.failures import FailureRows
 from epymarl_fairtest.store.finished import FinishedRun
 from epymarl_fairtest.tasks.contract import Task
 
@@ -59,19 +60,19 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     """`task` spares making it again; failures that a replay did not confirm are not shown."""
     if not record.failures:
         return Replays([], [], False)
-    episodes = load_failures(record.path / "failures.npz")
-    task = task or task_of(record.path, record.manifest, episodes)
+    failures = FailureRows(record.path / "failures.npz")
+    task = task or task_of(record.path, record.manifest, failures.take(slice(None)))
     stable = np.flatnonzero(record.failures["status"] != "unstable")
     index, roots = record.failures["index"], record.failures["root_seed"]
-    lowest, typical = failures_to_watch(index, roots, stable, lambda rows: trajectories_of(task, episodes.take(rows)))
+    lowest, typical = failures_to_watch(index, roots, stable, lambda rows: trajectories_of(task, failures.take(rows)))
 
     whys = whys_of(record, task)
 
     def scene_at(row: int) -> Scene:
         name = str(record.summary.get("index", "jfi"))
-        return scene_of(task, episodes, row, name, record.theta, record.agents)
+        return scene_of(task, failures.take([row]), 0, name, record.theta, record.agents)
 
-    steps = packed(map(scene_at, table_order(record.failures).tolist()), ROOM)
+    steps = packed(in_table(record, task, failures), record.agents, ROOM)
     room = ROOM - sum(map(len, steps))
 
     def shown_at(row: int) -> Replay:
@@ -85,3 +86,11 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     small = [Replay(one.scene, None, drawing.png(one.scene), one) for one in smalls_of(record, task)]
     placed = any(one.scene.field.kind != "none" for one in worst)
     return Replays(worst, representative, placed, small, steps)
+
+
+def in_table(record: FinishedRun, task: Task, failures: FailureRows) -> Iterator[Played]:
+    """All failures in the order of the table."""
+    order = table_order(record.failures)
+    for first in range(0, len(order), BLOCK):
+        some = failures.take(order[first : first + BLOCK])
+        yield from (played(task, some, row) for row in range(len(some)))

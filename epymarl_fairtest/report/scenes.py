@@ -68,10 +68,7 @@ class Scene:
     @property
     def worse(self) -> NDArray[np.bool_]:
         """Which of the judged agents come off badly?"""
-        final = self.received[-1]
-        places, worse = places_of(self.judged, len(final)), np.zeros(len(final), bool)
-        worse[places] = worse_off(final[places])
-        return worse
+        return worse_off(self.received[-1], self.judged)
 
     def as_json(self) -> dict[str, Any]:
         """Plain and small, for the player in the report; three decimals are less than a pixel."""
@@ -94,16 +91,25 @@ class Scene:
         }
 
 
-def worse_off(received: Array) -> NDArray[np.bool_]:
-    """Who ends nearer to the least that anyone received than to the most; nobody where all received the same."""
-    worse: NDArray[np.bool_] = received - received.min() < received.max() - received
+def worse_off(received: Array, judged: Agents = "all") -> NDArray[np.bool_]:
+    """Who of the judged agents ends nearer to the least that one of them received than to the most, by row; nobody
+    where all received the same."""
+    worse = np.zeros(received.shape, bool)
+    own = received[..., places_of(judged, received.shape[-1])]
+    least, most = own.min(axis=-1, keepdims=True), own.max(axis=-1, keepdims=True)
+    worse[..., places_of(judged, received.shape[-1])] = own - least < most - own
     return worse
 
 
-def scene_of(
-    task: Task, episodes: Episodes, row: int, index: str = "jfi", theta: float | None = None, judged: Agents = "all"
-) -> Scene:
-    """The episode at `row`; `index` is the name of the fairness index that the `judged` agents are judged with."""
+@dataclass(frozen=True)
+class Played:
+    """One episode without its tests and verdicts."""
+
+    field: Field
+    received: Array  # (steps+1, n_agents) by each agent so far
+
+
+def played(task: Task, episodes: Episodes, row: int) -> Played:
     agents = episodes.rewards.shape[-1]
     steps = int(episodes.length[row])
     received = np.zeros((steps + 1, agents))
@@ -114,15 +120,23 @@ def scene_of(
             f"The task {task.name!r} draws {len(field.agents)} bodies of the shape {AGENT!r} for {agents} agents: its"
             " method field must give one for each agent under test."
         )
+    return Played(field, received)
+
+
+def scene_of(
+    task: Task, episodes: Episodes, row: int, index: str = "jfi", theta: float | None = None, judged: Agents = "all"
+) -> Scene:
+    """The episode at `row`; `index` is the name of the fairness index that the `judged` agents are judged with."""
+    one = played(task, episodes, row)
     return Scene(
-        field,
-        received,
-        INDICES[index](of_agents(received, judged)),
+        one.field,
+        one.received,
+        INDICES[index](of_agents(one.received, judged)),
         int(episodes.start_step[row]),
         OPERATORS[episodes.operator[row]],
         int(episodes.id[row]),
         int(episodes.root_seed[row]),
-        episodes.actions[row, :steps],
+        episodes.actions[row, : int(episodes.length[row])],
         theta,
         judged,
     )

@@ -39,7 +39,8 @@ from epymarl_fairtest.settings.rules import (
     whole,
 )
 
-FEWEST_REPLAYS, MOST_REPLAYS = 100, 1000  # replay=null
+FEWEST_REPLAYS, MOST_REPLAYS = 100, 300  # replay=null, while all of them come out the same
+REPLAYS_AFTER_ONE = 1000  # in all, where one does not
 
 
 def _are_agents(values: Sequence[Any]) -> bool:
@@ -116,7 +117,7 @@ class Settings:
             "all, a whole number of at least 0, or null", lambda v: v is None or v == "all" or (is_whole(v) and v >= 0)
         ),
         "failures that are replayed through the real environment after the search: all of them, or this many, drawn"
-        " at random; null: a tenth of the budget, at least 100 and at most 1,000, and 1,000 if one of them does not"
+        " at random; null: a tenth of the budget, at least 100 and at most 300, and up to 1,000 if one of them does not"
         " come out the same",
     )
     explain: int | str = setting(
@@ -180,7 +181,7 @@ class Settings:
     def replays(self) -> tuple[int, int]:
         """Failures that are replayed: how many at first, and how many in all where one of those is unstable."""
         if self.replay is None:
-            return min(max(FEWEST_REPLAYS, self.budget // 10), MOST_REPLAYS), MOST_REPLAYS
+            return min(max(FEWEST_REPLAYS, self.budget // 10), MOST_REPLAYS), REPLAYS_AFTER_ONE
         wanted = LARGEST if self.replay == "all" else int(self.replay)
         return wanted, wanted
 

@@ -1,4 +1,4 @@
-"""Reading failures.npz back: the episodes as they were executed, without what the agents saw.
+"""Reading failures.npz back, whole or some rows: the episodes as they were executed, without what the agents saw.
 
 Observations are not stored: they follow from the states. Replaying failures of agents with a memory
 restores each state of the prefix in a world and looks.
@@ -15,30 +15,46 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.rewards import first_odd
-from epymarl_fairtest.store.read import read_arrays, refuse_other_formats
+from epymarl_fairtest.store.read import read_arrays, read_columns, refuse_other_formats
 
-COPIED = ("states", "actions", "rewards", "q", "length", "root_seed", "stream", "shift", "start_step", "parent", "id")
+BY_STEP = ("states", "actions", "rewards", "q")
+COPIED = (*BY_STEP, "length", "root_seed", "stream", "shift", "start_step", "parent", "id")
 
 KINDS = {"states": "f8", "obs": "f4", "actions": "i2", "rewards": "f8", "q": "f4", "operator": "i1", "stream": "u8"}
 
 
 def load_failures(path: Path) -> Episodes:
     """The failures of a run, in the order in which they were found; `obs` holds nothing (B, T, N, 0)."""
-    refuse_other_formats(path.parent)
-    try:
-        columns = read_arrays(path, (*COPIED, "operator"))
-    except FairTestError as error:
-        raise FairTestError(f"{str(path)!r} holds no failures that can be read: {error}") from error
-    if not columns:
-        return _nothing()
-    if not _fit(columns) or not set(columns["operator"].tolist()) <= set(OPERATORS):
-        raise FairTestError(f"{str(path)!r} holds no failures of a FairTest run: its arrays do not fit together.")
-    operator = np.array([OPERATORS.index(name) for name in columns["operator"].tolist()], np.int8)
-    obs = np.empty((*columns["actions"].shape, 0), np.float32)
-    return Episodes(**{name: columns[name] for name in COPIED}, operator=operator, obs=obs)
+    failures = FailureRows(path, at_once=True)
+    return failures.take(slice(None)) if len(failures) else _nothing()
 
 
-def _fit(columns: dict[str, NDArray[Any]]) -> bool:
+class FailureRows:
+    """The failures of a run, of which those that are taken are read: a long run has more than fit into memory."""
+
+    def __init__(self, path: Path, *, at_once: bool = False) -> None:
+        refuse_other_formats(path.parent)
+        try:
+            columns = read_columns(path, (*COPIED, "operator"), () if at_once else BY_STEP)
+        except FairTestError as error:
+            raise FairTestError(f"{str(path)!r} holds no failures that can be read: {error}") from error
+        if columns and (not _fit(columns) or not set(columns["operator"].tolist()) <= set(OPERATORS)):
+            raise FairTestError(f"{str(path)!r} holds no failures of a FairTest run: its arrays do not fit together.")
+        self._columns = columns
+        if columns:
+            names = columns.pop("operator").tolist()
+            columns["operator"] = np.array([OPERATORS.index(name) for name in names], np.int8)
+
+    def __len__(self) -> int:
+        return len(self._columns["id"]) if self._columns else 0
+
+    def take(self, rows: Any) -> Episodes:
+        """These failures, with `obs` that holds nothing."""
+        taken = {name: column[rows] for name, column in self._columns.items()}
+        return Episodes(**taken, obs=np.empty((*taken["actions"].shape, 0), np.float32))
+
+
+def _fit(columns: dict[str, Any]) -> bool:
     """Do these arrays describe episodes, one per row?"""
     if not columns.keys() >= {*COPIED, "operator"}:
         return False

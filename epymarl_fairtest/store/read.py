@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import struct
+import zipfile
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.store.checksum import verify
 
 FORMAT = 3
+LOCAL = 30  # bytes before the name of an entry of a zip file; the last four are the lengths of what follows
 
 
 def refuse_missing(folder: Path) -> None:
@@ -58,16 +63,64 @@ def damaged(path: Path, why: object) -> FairTestError:
 
 def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz, all of them or those named; refused if its run promised another checksum."""
+    return read_columns(path, names)
+
+
+def read_columns(path: Path, names: Collection[str] | None, later: Collection[str] = ()) -> dict[str, Any]:
+    """The same, and those named in `later` as columns whose rows are read when they are asked for."""
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise ValueError("it is no file")
         verify(path)
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if names is None or name in names}
-        if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+            wanted = [name for name in file.files if names is None or name in names]
+            arrays = {name: (Column.of(path, name) if name in later else None) or file[name] for name in wanted}
+        if not all(isinstance(array, np.ndarray | Column) for array in arrays.values()):
             raise ValueError("it holds more than arrays")
         return arrays
     except FairTestError:
         raise
     except Exception as error:  # a damaged archive fails in zipfile, zlib, struct, tokenize and elsewhere
         raise FairTestError(f"{str(path)!r} cannot be read ({type(error).__name__}: {error}).") from error
+
+
+@dataclass(frozen=True)
+class Column:
+    """An array inside an .npz of which some rows are read at a time."""
+
+    path: Path
+    first: int  # byte of the file
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @classmethod
+    def of(cls, path: Path, name: str) -> Column | None:
+        """None where it was compressed, or is no plain array of rows."""
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            entry = archive.getinfo(f"{name}.npy")
+            if entry.compress_type != zipfile.ZIP_STORED:
+                return None
+            file.seek(entry.header_offset)
+            head = file.read(LOCAL)  # of the entry; its name and what else is said of it follow, then the array
+            file.seek(sum(struct.unpack("<HH", head[-4:])), os.SEEK_CUR)
+            if np.lib.format.read_magic(file) != (1, 0):
+                return None
+            shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
+            plain = shape and not by_columns and not dtype.hasobject
+            return cls(path, file.tell(), dtype, shape) if plain else None
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        numbers = np.arange(self.shape[0])[rows]
+        taken = np.empty((len(numbers), *self.shape[1:]), self.dtype)
+        size = taken[:1].nbytes
+        with open(self.path, "rb") as file:
+            runs = np.split(np.arange(len(numbers)), np.flatnonzero(np.diff(numbers) != 1) + 1)
+            for run in runs if taken.size else ():  # rows that follow each other are read at once
+                file.seek(self.first + int(numbers[run[0]]) * size)
+                if file.readinto(taken[run[0] : run[-1] + 1]) != size * len(run):  # type: ignore[arg-type]
+                    raise damaged(self.path, "it ends too early")
+        return taken

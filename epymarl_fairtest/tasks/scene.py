@@ -58,8 +58,12 @@ def unknown_field() -> Field:
 
 def plane(bodies: list[Body]) -> Field:
     """A square around everything, and at least where episodes begin: from -1 to 1."""
-    low = np.min([-np.ones(2), *(body.at.min(axis=0) - body.radius for body in bodies)], axis=0)
-    high = np.max([np.ones(2), *(body.at.max(axis=0) + body.radius for body in bodies)], axis=0)
+    at, radius = (np.array([getattr(body, name) for body in bodies]) for name in ("at", "radius"))
+    if bodies:
+        low = np.minimum(-1, (at.min(axis=1) - radius[:, None]).min(axis=0))
+        high = np.maximum(1, (at.max(axis=1) + radius[:, None]).max(axis=0))
+    else:
+        low, high = -np.ones(2), np.ones(2)
     middle, half = (low + high) / 2, (high - low).max() / 2 * 1.03
     return Field("plane", bodies, middle - half, middle + half)
 

@@ -1,4 +1,4 @@
-"""A population and what Algorithm 1 does with it: score, prioritise, breed, select, and keep the splices."""
+"""A population and what Algorithm 1 does with it: score, prioritise, breed and select."""
 
 from __future__ import annotations
 
@@ -60,11 +60,12 @@ class Breeding:
         scores = self._fitness(judged.index, traces_of(judged))
         return Population(judged.episodes, scores, np.full(len(judged), EXECUTED, np.int64))
 
-    def spliced(self, splices: Splices, kept: Kept) -> Population:
-        """Crossover children, scored from recorded transitions: f1 is missing until one is executed."""
+    def spliced(self, splices: Splices, first: int) -> Population:
+        """Crossover children, numbered from `first`, scored from recorded transitions: f1 is missing until one is
+        executed."""
         unknown = np.full(len(splices.episodes), np.nan)
         scores = self._fitness(unknown, traces_of(self._context.judge(splices.episodes)))
-        return Population(splices.episodes, scores, kept.next_number + np.arange(len(unknown)))
+        return Population(splices.episodes, scores, first + np.arange(len(unknown)))
 
     def prioritise(self, candidates: Population) -> Population:
         """ParetoSelect on the predictive objectives; without them, or prioritisation, simply the first ones."""
@@ -112,35 +113,3 @@ class Breeding:
             return lambda count: rng.integers(0, len(parents), count)
         rank, distance = standing(active, self._goals)
         return lambda count: tournament(rank, distance, count, self._context.options.tournament, rng)
-
-
-class Kept:
-    """The crossover children that ever entered a population: they are executed after the search."""
-
-    def __init__(self) -> None:
-        self.next_number = 0
-        self._splices: list[Splices] = []
-
-    def __len__(self) -> int:
-        return sum(len(part.tests) for part in self._splices)
-
-    def add(self, population: Population, splices: Splices) -> None:
-        """Keep those of the newest `splices` that the selection let in."""
-        rows = population.splice[population.splice >= self.next_number] - self.next_number
-        self.next_number += len(splices.tests)
-        if len(rows):
-            self._splices.append(splices.take(np.sort(rows)))
-
-    def tests(self) -> Tests:
-        return Tests.concatenate([part.tests for part in self._splices])
-
-    def agreement(self, executed: Judged, context: Context) -> dict[str, Any]:
-        """How often the execution gave the verdict that the splice promised."""
-        promised = np.concatenate([context.judge(part.episodes).unfair for part in self._splices])
-        same = promised[: len(executed)] == executed.unfair
-        return {
-            "kept": len(promised),
-            "executed": len(executed),
-            "failures": int(executed.unfair.sum()),
-            "agreement": float(same.mean()) if len(executed) else None,
-        }

@@ -15,9 +15,10 @@ from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import MUTANT, PREDICTOR, RE_EXECUTION, SPLICE
 from epymarl_fairtest.predictor import Predictor, Traces, fit_predictor, traces_of, traces_of_sample
 from epymarl_fairtest.strategies.contract import BudgetSpent, Context, Request, Search
-from epymarl_fairtest.strategies.fairtest.breeding import Breeding, Kept, Population, join
+from epymarl_fairtest.strategies.fairtest.breeding import Breeding, Population, join
 from epymarl_fairtest.strategies.fairtest.candidates import RandomCandidates, candidates_of
 from epymarl_fairtest.strategies.fairtest.fitness import Fitness, decision_certainty
+from epymarl_fairtest.strategies.fairtest.kept import Kept
 from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of
 from epymarl_fairtest.strategies.fairtest.screen import screen_of
 from epymarl_fairtest.strategies.genetic.guidance import temperature_of
@@ -34,13 +35,10 @@ def fairtest(context: Context) -> Search:
         decision_certainty, available=context.available, reading=context.reading, temperature=temperature
     )
     breeding = Breeding(context, plan, Fitness(predictor, certainty, context.options.objectives), screen_of(context))
-    kept = Kept()
+    kept = Kept(context)
     with suppress(BudgetSpent):
         yield from search(context, plan, breeding, kept, source)
-    context.note("splices", {"kept": len(kept), "executed": 0})
-    if context.stochastic and len(kept):  # a greedy team would only repeat the first parent
-        executed = yield Request(kept.tests(), SPLICE)
-        context.note("splices", kept.agreement(executed, context))
+    yield from execute(kept, context, plan.pool)
     yield from source.rest(plan.pool)
 
 
@@ -59,10 +57,18 @@ def search(context: Context, plan: Plan, breeding: Breeding, kept: Kept, source:
                 break
             splices, mutants = breeding.offspring(population, context.generator("offspring", r, g))  # line 9
             offspring = breeding.executed((yield Request(mutants, MUTANT)))  # line 10
-            offspring = join(offspring, breeding.spliced(splices, kept))
+            offspring = join(offspring, breeding.spliced(splices, kept.next_number))
             offspring = breeding.prioritise(offspring)  # line 11
             population = breeding.select(join(population, offspring))  # line 12
-            kept.add(population, splices)
+            kept.add(population.splice, splices)
+
+
+def execute(kept: Kept, context: Context, at_once: int) -> Search:
+    """The splices for real; a greedy team would only repeat the first parent."""
+    context.note("splices", kept.summary())
+    for tests in kept.tests(at_once) if context.stochastic else ():
+        kept.executed((yield Request(tests, SPLICE)).unfair)
+        context.note("splices", kept.summary())
 
 
 def keep_choice(context: Context, r: int, candidates: Population, population: Population) -> None:
