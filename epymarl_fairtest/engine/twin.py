@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Remembered, Tests, tests_from_seeds
 from epymarl_fairtest.core.rewards import refuse_odd
-from epymarl_fairtest.core.scores import greedy, recorded
-from epymarl_fairtest.engine.action_rules import choose
+from epymarl_fairtest.core.scores import recorded
 from epymarl_fairtest.engine.advance import advance
-from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
+from epymarl_fairtest.engine.choice import slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
-from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before, not_finite
-from epymarl_fairtest.engine.meeting import Meetings, ask_policy
+from epymarl_fairtest.engine.course import Course, chosen
+from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before
+from epymarl_fairtest.engine.meeting import Meetings
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
@@ -87,12 +86,24 @@ class Twin:
         self, tests: Tests, rows: NDArray[np.int64], before: tuple[NDArray[Any], NDArray[Any]], episodes: Episodes
     ) -> None:
         group = replace(tests, prefix=None, memory=None).take(rows)
-        kernel, policy, rule, count = self._kernel, self._policy, self._rule, len(rows)
         states = group.start_state.copy()
         fresh = np.flatnonzero(group.from_seed)
         if len(fresh):
             states[fresh] = self.initial_states(group.root_seed[fresh])
         hidden, last = (part[rows] for part in before)  # copies, which this group changes
+        if self.keeps_course:
+            Course(self._kernel, self._policy, self._rule, group, rows, states, hidden, last).play(
+                episodes, self._limit
+            )
+        else:
+            self._play_alike(group, rows, states, hidden, last, episodes)
+
+    def _play_alike(
+        self, group: Tests, rows: NDArray[np.int64], states: States, hidden: NDArray[np.float32],
+        last: NDArray[np.int16], episodes: Episodes,
+    ) -> None:  # fmt: skip
+        """What the agents of a group do and receive; who goes on as another one does is not executed."""
+        kernel, policy, rule, count = self._kernel, self._policy, self._rule, len(rows)
         step = group.start_step.copy()
         left = step < self._limit
         over = np.zeros(count, bool)
@@ -101,30 +112,22 @@ class Twin:
         actions = np.zeros((count, policy.n_agents), np.int16)
         q = np.zeros((count, policy.n_agents, policy.n_actions), np.float32)
         at = (step + group.shift).astype(np.int64)  # where each row reads its stream
-        if episodes.states.shape[-1]:
-            episodes.states[rows, step] = states
         forced_until = last_forced(group)
-        meetings = None if self.keeps_course else Meetings(group, forced_until, policy)
-        ask = partial(ask_policy, policy) if meetings is None else meetings.ask
+        meetings = Meetings(group, forced_until, policy)
         while left.any():
-            running = left
-            if meetings is not None:
-                running = meetings.at_clock(left, step)
-                met = meetings.met(running, step, states, last)
-                running[met] = left[met] = False
-            everyone = bool(running.all())
+            running = meetings.at_clock(left, step)
+            met = meetings.met(running, step, states, last)
+            running[met] = left[met] = False
             if isinstance(episodes, Remembered):
                 episodes.memory[rows[running], step[running]] = hidden[running]
             kernel.observe(states, running, seen)
             due = np.flatnonzero(running & (step <= forced_until))
             forced = actions[due] if group.forced is None else group.forced[due, step[due]]
-            on, of = np.flatnonzero(running), None  # whom the policy is asked about, and who has whose answer
-            if meetings is not None:
-                asked = running.copy()
-                if not policy.hidden_size:
-                    asked[due[(forced >= 0).all(axis=1)]] = False  # they do what they must, and remember nothing
-                on, of = meetings.different(asked, seen, last, hidden)
-            scores, after = ask(on, seen, last, hidden)
+            asked = running.copy()
+            if not policy.hidden_size:
+                asked[due[(forced >= 0).all(axis=1)]] = False  # they do what they must, and remember nothing
+            on, of = meetings.different(asked, seen, last, hidden)  # whom to ask about, and who has whose answer
+            scores, after = meetings.ask(on, seen, last, hidden)
             scores = recorded(scores, rule.available, policy.reading)
             if len(on) == count:
                 q, hidden = scores, after
@@ -132,28 +135,13 @@ class Twin:
                 q[on], hidden[on] = scores, after
             else:
                 q[asked], hidden[asked] = scores[of], after[of]
-            if rule.kind in ("softmax", "policy"):
-                finite = bool(np.isfinite(q[running]).all())
-                actions = np.where(running[:, None], choose(q, group.stream, at, rule), actions)
-            else:
-                epsilon = 0.0 if rule.kind == "greedy" else rule.epsilon
-                finite = choose_epsilon_greedy(
-                    q, running, group.stream, at, epsilon, rule.available, self._edges, actions
-                )
-            if not finite:
-                bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
-                raise not_finite(int(group.root_seed[bad]), int(step[bad]), policy.reading)
-            if group.greedy is not None:
-                actions = np.where(group.greedy, greedy(q, rule.available), actions).astype(np.int16)
+            actions = chosen(q, running, group, at, step, rule, self._edges, policy.reading, actions)
             actions[due] = np.where(forced >= 0, forced, actions[due])
             kernel.step(states, running, actions, rewards, over, step)
-            if self.keeps_course:
-                _record(episodes, rows, step, running, everyone, seen, q, states)
             received = (actions, rewards, over, self._limit)
             advance(episodes.actions, episodes.rewards, rows, running, *received, last, step, at, left)
         episodes.length[rows] = step
-        if meetings is not None:
-            meetings.settle(episodes, rows)
+        meetings.settle(episodes, rows)
 
 
 def last_forced(tests: Tests) -> NDArray[np.int64]:
@@ -172,21 +160,6 @@ def _past(prefix: Episodes, policy: Policy) -> Episodes:
     return (
         replace(prefix, **nothing) if policy.hidden_size else replace(prefix, **nothing, states=prefix.states[..., :0])
     )
-
-
-def _record(
-    episodes: Episodes, rows: NDArray[np.int64], step: NDArray[np.int32], running: NDArray[np.bool_], everyone: bool,
-    seen: NDArray[np.float32], q: NDArray[np.float32], states: States,
-) -> None:  # fmt: skip
-    """Write the course of one step of a group to where it belongs."""
-    now: Any = slice(None) if everyone else np.flatnonzero(running)
-    to, at, after = rows[now], step[now], step[now] + 1
-    if everyone and rows[-1] - rows[0] == len(rows) - 1 and step[0] == step[-1]:
-        # The usual group: neighbours in step. Slices are copied several times faster than index lists.
-        to, at, after = slice(rows[0], rows[-1] + 1), step[0], step[0] + 1
-    if episodes.obs.shape[-1]:
-        episodes.obs[to, at] = seen[now]
-    episodes.q[to, at], episodes.states[to, after] = q[now], states[now]
 
 
 PROOF = 12  # seeds, and the same number of starts in the middle: more would take over a second with a GRU

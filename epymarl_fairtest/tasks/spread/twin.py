@@ -13,6 +13,8 @@ from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Sizes, gather, look
 
 
 class SpreadTwin:
+    sees_only = True
+
     def __init__(self, env: Any) -> None:
         world = wrappers(env)[-1].world
         self._movers, self._places = (0,) * len(world.agents), (0,) * len(world.landmarks)

@@ -16,6 +16,8 @@ SEEN, HIDDEN, DONE = (0,) * SHAPES["w1"][0], (0,) * SHAPES["w2"][0], (0,) * SHAP
 
 
 class TagTwin:
+    sees_only = True
+
     def __init__(self, env: Any, prey: str) -> None:
         world = wrappers(env)[-1].world
         if len(world.agents) != 4:
