@@ -1,11 +1,13 @@
 """Episodes per CPU second: the host's EpisodeRunner and FairTest's engines on the same team.
 
 python -m benchmarks.engine [--json] [--tasks spread tag foraging] [--agents mlp64 gru128]
+python -m benchmarks.engine --engine twin  # only the twin beside its matrix products
 python -m benchmarks.engine --engine lockstep --workers 1,2 [--keys rware:rware-tiny-2ag-v2]
 
 `runner` is the host's EpisodeRunner on the environments as upstream publishes them, which is what it costs without
-FairTest; `runner_lean` the same on FairTest's own environments, which play by the same rules in half the time. Without
---json the environment steps per second of benchmarks.simulators follow. With --engine lockstep only that engine is
+FairTest; `runner_lean` the same on FairTest's own environments, which play by the same rules in half the time. A step
+of the twin is shown beside its floor, the matrix products that must give the host's bits. Without --json the
+environment steps per second of benchmarks.simulators follow. With --engine lockstep only that engine is
 measured, in several processes: in episodes per second of the clock, and in CPU seconds. The clock tells of the cores
 that happened to be idle; what the busiest process and this one together take in CPU seconds is what idle cores would
 leave.
@@ -19,7 +21,7 @@ import multiprocessing
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +41,12 @@ from epymarl_fairtest.host.tap import host_world
 from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.team.checkpoint import rebuild, record_of_training
+from epymarl_fairtest.team.contract import CHUNK
+from epymarl_fairtest.team.policy import Agent
 from epymarl_fairtest.testing import random_team
 
 TASKS = {"spread": "fairtest_mpe", "tag": "fairtest_pp", "foraging": "fairtest_lbf"}
+BARS = {"mlp64": 1.5, "gru128": 1.15}  # a step of the twin to its matrix products
 AGENTS = {"mlp64": {"hidden_dim": 64, "use_rnn": False}, "gru128": {"hidden_dim": 128, "use_rnn": True}}
 
 
@@ -100,7 +105,78 @@ def measure(task: str, agent: str) -> dict[str, Any]:
     }
     ratios = {f"{name}_ratio": results[name] / results["runner"] for name in ("lockstep", "twin")}
     ratios["twin_ratio_lean"] = results["twin"] / results["runner_lean"]
-    return {"task": task, "agent": agent, "host": host.name, **results, **ratios}
+    floor = beside_products(training, twin, tests(4096))
+    return {"task": task, "agent": agent, "host": host.name, **results, **ratios, **floor}
+
+
+def measure_twin(task: str, agent: str) -> dict[str, Any]:
+    """The twin beside its matrix products, and nothing else."""
+    host = load_host()
+    torch.manual_seed(0)
+    training = build_training(host, configuration(host, "iql", TASKS[task], AGENTS[agent]))
+    _, twin = engines_of(training)
+    tests = random_tests(4096, twin.state_size, np.random.default_rng(0))
+    return {"task": task, "agent": agent, "host": host.name, **beside_products(training, twin, tests)}
+
+
+def products(training: Training, worlds: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """What the host's agent computes for this many worlds: its matrix products, each with its bias, and all of its
+    layers, which are the same with what is done to every number between them (the activations and the GRU's gates)."""
+    weights = {name: weight.detach() for name, weight in training.mac.agent.state_dict().items()}
+    rows = worlds * training.args.n_agents
+    pairs = [(weight, weights[name.replace("weight", "bias")]) for name, weight in weights.items() if "weight" in name]
+    inputs = [torch.randn(rows, weight.shape[1]) for weight, _ in pairs]
+    hidden = torch.randn(rows, weights["fc2.weight"].shape[1])
+    agent = Agent(weights, recurrent="rnn.weight_hh" in weights)
+
+    def bare() -> None:
+        for given, (weight, bias) in zip(inputs, pairs, strict=True):
+            torch.nn.functional.linear(given, weight, bias)
+
+    return bare, lambda: agent(inputs[0], hidden)
+
+
+def beside_products(training: Training, twin: Twin, tests: Tests, rounds: int = 9) -> dict[str, float]:
+    """µs of CPU time for a step of 256 worlds on the twin, with all that belongs to it: resets, the record, Python; and
+    for the products of such a step. In turns, the least of each: other tenants of the machine only ever slow it."""
+    bare, layers = products(training, CHUNK)
+    alone = tests.take(slice(0, CHUNK))
+    steps = {"step": twin.execute(tests).executed_steps(), "step_alone": twin.execute(alone).executed_steps()}
+    works: dict[str, tuple[Callable[[], Any], float]] = {
+        "products": (bare, 1.0),
+        "layers": (layers, 1.0),
+        "step": (lambda: twin.execute(tests), steps["step"] / CHUNK),
+        "step_alone": (lambda: twin.execute(alone), steps["step_alone"] / CHUNK),
+    }
+    least = dict.fromkeys(works, np.inf)
+    with torch.inference_mode():
+        for _ in range(rounds):
+            for name, (work, count) in works.items():
+                times = {"step": 1, "step_alone": 8}.get(name, 100)
+                start = time.process_time()
+                for _ in range(times):
+                    work()
+                least[name] = min(least[name], (time.process_time() - start) * 1e6 / count / times)
+    ratios = {f"{name}_ratio": least[name] / least["products"] for name in ("layers", "step", "step_alone")}
+    return {**{f"{name}_us": found for name, found in least.items()}, **ratios}
+
+
+def show_floor(rows: Sequence[dict[str, Any]]) -> None:
+    print(
+        f"\nµs of CPU time for a step of {CHUNK} worlds, and how often the time of its matrix products: those that the"
+    )
+    print("host's agent computes for so many worlds, with biases; its layers are these with activations and gates")
+    print(
+        f"{'task':<10}{'agent':<8}{'products':>9}{'layers':>8}{'':>7}{'step':>8}{'':>7}   bar{'batch of 256 alone':>21}"
+    )
+    for row in rows:
+        bar = BARS[row["agent"]]
+        told = "met" if row["step_ratio"] <= bar else "missed"
+        print(
+            f"{row['task']:<10}{row['agent']:<8}{row['products_us']:>9.0f}{row['layers_us']:>8.0f}"
+            f"{row['layers_ratio']:>6.2f}x{row['step_us']:>8.0f}{row['step_ratio']:>6.2f}x{bar:>6}x {told:<6}"
+            f"{row['step_alone_us']:>8.0f}{row['step_alone_ratio']:>6.2f}x"
+        )
 
 
 def scaling(keys: Sequence[str], workers: Sequence[int], episodes: int) -> None:
@@ -141,7 +217,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON row per case")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
-    parser.add_argument("--engine", choices=["all", "lockstep"], default="all")
+    parser.add_argument("--engine", choices=["all", "lockstep", "twin"], default="all")
     parser.add_argument("--workers", default="1,2", help="numbers of processes of the lock-step engine")
     parser.add_argument("--keys", nargs="+", default=list(KEYS.values()), help="gymnasium ids for --engine lockstep")
     parser.add_argument("--episodes", type=int, default=512, help="for --engine lockstep")
@@ -150,26 +226,30 @@ def main() -> None:
     warnings.simplefilter("ignore")
     if args.engine == "lockstep":
         return scaling(args.keys, [int(number) for number in args.workers.split(",")], args.episodes)
+    if args.engine == "twin":
+        rows = [measure_twin(task, agent) for task in args.tasks for agent in args.agents]
+        return print("\n".join(map(json.dumps, rows))) if args.json else show_floor(rows)
     if not args.json:
         print("episodes per CPU second, how often EpisodeRunner's, and (in brackets) EpisodeRunner on FairTest's own")
         print("environments and how often that")
         print(f"{'task':<10}{'agent':<8}{'EpisodeRunner':>22}{'lockstep':>11}{'':>8}{'twin':>10}")
+    rows = []
     for task in args.tasks:
         for agent in args.agents:
-            row = measure(task, agent)
-            if args.json:
-                print(json.dumps(row), flush=True)
-            else:
-                print(
-                    f"{task:<10}{agent:<8}{row['runner']:>14.1f} ({row['runner_lean']:5.1f}){row['lockstep']:>11.1f}"
-                    f"{row['lockstep_ratio']:>7.1f}x{row['twin']:>10.0f}{row['twin_ratio']:>7.0f}x"
-                    f" ({row['twin_ratio_lean']:.0f}x)   {row['host']}",
-                    flush=True,
-                )
-
+            rows.append(measure(task, agent))
+            print(json.dumps(rows[-1]) if args.json else show(rows[-1]), flush=True)
     if not args.json:
+        show_floor(rows)
         print()
         simulators.table()
+
+
+def show(row: dict[str, Any]) -> str:
+    return (
+        f"{row['task']:<10}{row['agent']:<8}{row['runner']:>14.1f} ({row['runner_lean']:5.1f}){row['lockstep']:>11.1f}"
+        f"{row['lockstep_ratio']:>7.1f}x{row['twin']:>10.0f}{row['twin_ratio']:>7.0f}x"
+        f" ({row['twin_ratio_lean']:.0f}x)   {row['host']}"
+    )
 
 
 if __name__ == "__main__":

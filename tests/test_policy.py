@@ -12,7 +12,15 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from support import hosts_answers, our_answers, policy_folder, random_weights, record_of, training_of
+from support import (
+    hosts_answers,
+    our_answers,
+    policy_folder,
+    random_policy,
+    random_weights,
+    record_of,
+    training_of,
+)
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.host.controller import ControllerPolicy
@@ -108,6 +116,26 @@ def test_a_row_does_not_depend_on_its_batch() -> None:
         part, memory = policy.forward(obs[rows], last[rows], hidden[rows])
         assert part.tobytes() == q[rows].tobytes()
         assert memory.tobytes() == after[rows].tobytes()
+
+
+@pytest.mark.parametrize("last_action", [False, True])
+@pytest.mark.parametrize(("agent", "size"), [("mlp", 64), ("mlp", 10), ("gru", 128), ("gru", 44)])
+def test_a_policy_that_is_asked_again_and_again_says_what_it_says_once(
+    agent: str, size: int, last_action: bool
+) -> None:
+    record = record_of("spread", agent, hidden_dim=size, obs_last_action=last_action)
+    policy = random_policy(record)
+    rng, count = np.random.default_rng(0), CHUNK + 40
+    hidden = rng.normal(size=(count, 3, policy.hidden_size)).astype(np.float32)
+    seats = policy.seats(hidden)
+    assert seats is not None
+    for _ in range(3):
+        obs = rng.normal(size=(count, 3, record.obs_size)).astype(np.float32)
+        last = rng.integers(-1, 5, (count, 3)).astype(np.int16)
+        seats.inputs[:, :, : record.obs_size] = obs
+        q, hidden = policy.forward(obs, last, hidden)
+        assert seats.ask(last).tobytes() == q.tobytes()
+        assert seats.hidden.tobytes() == hidden.tobytes()
 
 
 def test_agents_of_their_own_differ_and_keep_their_order() -> None:

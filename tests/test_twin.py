@@ -160,6 +160,21 @@ def test_a_twin_executes_every_kind_of_choice_and_forced_actions(task: str, kind
     assert (real.actions[:, 2:5, 1] == 3).all()
 
 
+class Elsewhere:
+    """A kernel that is handed an array of its own to write what is seen."""
+
+    def __init__(self, kernel: Any) -> None:
+        self.reset, self.observe, self.step = kernel.reset, kernel.observe, kernel.step
+
+
+@every_task
+@every_agent
+def test_what_is_seen_may_be_written_into_the_networks_inputs(task: str, agent: str) -> None:
+    tests, copied = some_tests(task, 2 * CHUNK + 9, seed=18), twin(task, agent)
+    copied._kernel = Elsewhere(copied._kernel)
+    assert_identical(copied.execute(tests), twin(task, agent).execute(tests))
+
+
 @every_task
 def test_a_twins_episode_does_not_depend_on_the_batch_or_the_threads(task: str) -> None:
     tests = some_tests(task, CHUNK + 60, seed=15)

@@ -1,4 +1,4 @@
-"""The end of a step of a group, compiled: write what was done and received, and go to the next step."""
+"""The end of a step of a group, compiled: write what was seen, done and received, and go to the next step."""
 
 import numpy as np
 from numba import njit
@@ -7,30 +7,45 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.rewards import LARGEST
 
 Amounts = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Actions = NDArray[np.int16]
+Values = NDArray[np.float32]
 
 
 @njit(cache=True, nogil=True)
-def advance(
-    done: NDArray[np.int16], received: Amounts, rows: NDArray[np.int64], running: NDArray[np.bool_],
-    actions: NDArray[np.int16], rewards: Amounts, over: NDArray[np.bool_], limit: int,
-    last: NDArray[np.int16], step: NDArray[np.int32], at: NDArray[np.int64], left: NDArray[np.bool_],
-) -> None:  # fmt: skip
-    """Write what running rows did and received in a step, and make their next step the current one."""
+def record(
+    seen: Values, scores: Values, course: Amounts, done: Actions, received: Amounts, length: NDArray[np.int32],
+    rows: Rows, inputs: Values, q: Values, states: Amounts, actions: Actions, rewards: Amounts, over: Mask, limit: int,
+    last: Actions, step: NDArray[np.int32], at: Rows, left: Mask,
+) -> int:  # fmt: skip
+    """Write a step of the rows that are left to where it belongs (the first six), make the next step the current one,
+    and say how many rows are left."""
+    running = 0
     for row in range(len(rows)):
-        if running[row]:
+        if left[row]:
+            to, now = rows[row], step[row]
             for agent in range(actions.shape[1]):
-                last[row, agent] = done[rows[row], step[row], agent] = actions[row, agent]
-                received[rows[row], step[row], agent] = rewards[row, agent]
+                last[row, agent] = done[to, now, agent] = actions[row, agent]
+                received[to, now, agent] = rewards[row, agent]
+                for number in range(seen.shape[3]):
+                    seen[to, now, agent, number] = inputs[row, agent, number]
+                for action in range(q.shape[2]):
+                    scores[to, now, agent, action] = q[row, agent, action]
+            for number in range(states.shape[1]):
+                course[to, now + 1, number] = states[row, number]
             step[row] += 1
             at[row] += 1
+            length[to] = step[row]
             left[row] = not over[row] and step[row] < limit
+            running += left[row]
+    return running
 
 
 @njit(cache=True, nogil=True)
 def add_up(
-    totals: Amounts, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Amounts,
-    over: NDArray[np.bool_], limit: int, last: NDArray[np.int16], step: NDArray[np.int32], at: NDArray[np.int64],
-    left: NDArray[np.bool_],
+    totals: Amounts, running: Mask, actions: Actions, rewards: Amounts, over: Mask, limit: int, last: Actions,
+    step: NDArray[np.int32], at: Rows, left: Mask,
 ) -> int:  # fmt: skip
     """Add what running rows received, and make their next step the current one. The first row that received what cannot
     be judged, or -1."""

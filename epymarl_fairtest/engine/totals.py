@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core.episodes import Episodes, Tests
 from epymarl_fairtest.core.rewards import LARGEST, odd_reward
-from epymarl_fairtest.core.scores import greedy, recorded
-from epymarl_fairtest.engine.action_rules import choose
+from epymarl_fairtest.core.scores import recorded
 from epymarl_fairtest.engine.advance import add_up
-from epymarl_fairtest.engine.choice import choose_epsilon_greedy
 from epymarl_fairtest.engine.contract import ActionRule
-from epymarl_fairtest.engine.lockstep import not_finite
+from epymarl_fairtest.engine.course import chosen
 from epymarl_fairtest.engine.meeting import NOBODY, Meetings
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import Policy
@@ -82,7 +80,6 @@ class Group:
         at = (step + tests.shift).astype(np.int64)  # where each row reads its stream
         forced_until = last_forced(tests)
         last_due = forced_until.max(initial=-1)
-        quiet = np.flatnonzero(False if tests.greedy is None else tests.greedy.any(axis=1))
         meetings = Meetings(tests, forced_until, policy, self.limit)
         while left.any():
             running = meetings.at_clock(left, step)
@@ -104,7 +101,7 @@ class Group:
                 q, hidden = scores, after
             else:
                 q[on], hidden[on] = scores, after
-            actions = self._chosen(q, running, step, at, actions, quiet)
+            actions = chosen(q, running, tests, at, step, self.rule, self.edges, policy.reading, actions)
             actions[due] = np.where(forced >= 0, forced, actions[due])
             kernel.step(states, running, actions, rewards, over, step)
             meetings.keep(rewards)
@@ -115,26 +112,6 @@ class Group:
                 raise odd_reward(float(rewards[odd, agent]), where)
         meetings.settle(totals, step)
         return step
-
-    def _chosen(
-        self, q: NDArray[np.float32], running: Mask, step: NDArray[np.int32], at: Rows, actions: NDArray[np.int16],
-        quiet: Rows,
-    ) -> NDArray[np.int16]:  # fmt: skip
-        """What running rows do unless they are forced; in `quiet` ones somebody never explores."""
-        tests, rule = self.tests, self.rule
-        if rule.kind in ("softmax", "policy"):
-            finite = bool(np.isfinite(q[running]).all())
-            actions = np.where(running[:, None], choose(q, tests.stream, at, rule), actions)
-        else:
-            epsilon = 0.0 if rule.kind == "greedy" else rule.epsilon
-            finite = choose_epsilon_greedy(q, running, tests.stream, at, epsilon, rule.available, self.edges, actions)
-        if not finite:
-            bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
-            raise not_finite(int(tests.root_seed[bad]), int(step[bad]), self.policy.reading)
-        if tests.greedy is not None:
-            now = quiet[running[quiet]]
-            actions[now] = np.where(tests.greedy[now], greedy(q[now], rule.available), actions[now])
-        return actions
 
 
 def last_forced(tests: Tests) -> Rows:

@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Remembered, Tests, tests_from_seeds
 from epymarl_fairtest.core.rewards import refuse_odd
-from epymarl_fairtest.core.scores import greedy, recorded
-from epymarl_fairtest.engine.action_rules import choose
-from epymarl_fairtest.engine.advance import advance
-from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
+from epymarl_fairtest.engine.choice import slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
-from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before, not_finite
-from epymarl_fairtest.engine.meeting import ask_policy
+from epymarl_fairtest.engine.course import Course
+from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before
 from epymarl_fairtest.engine.totals import Group, blank_totals, last_forced, without_past
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
@@ -120,54 +117,9 @@ class Twin:
         self, tests: Tests, rows: NDArray[np.int64], before: tuple[NDArray[Any], NDArray[Any]], episodes: Episodes
     ) -> None:
         group = without_past(tests, rows)
-        kernel, policy, rule, count = self._kernel, self._policy, self._rule, len(rows)
-        states = self._begin(group)
         hidden, last = (part[rows] for part in before)  # copies, which this group changes
-        step = group.start_step.copy()
-        left = step < self._limit
-        over = np.zeros(count, bool)
-        seen = np.zeros((count, policy.n_agents, policy.obs_size), np.float32)
-        rewards = np.zeros((count, policy.n_agents))
-        actions = np.zeros((count, policy.n_agents), np.int16)
-        q = np.zeros((count, policy.n_agents, policy.n_actions), np.float32)
-        at = (step + group.shift).astype(np.int64)  # where each row reads its stream
-        if episodes.states.shape[-1]:
-            episodes.states[rows, step] = states
-        forced_until = last_forced(group)
-        while left.any():
-            running = left
-            everyone = bool(running.all())
-            if isinstance(episodes, Remembered):
-                episodes.memory[rows[running], step[running]] = hidden[running]
-            kernel.observe(states, running, seen)
-            due = np.flatnonzero(running & (step <= forced_until))
-            forced = actions[due] if group.forced is None else group.forced[due, step[due]]
-            on = np.flatnonzero(running)
-            scores, after = ask_policy(policy, on, seen, last, hidden)
-            scores = recorded(scores, rule.available, policy.reading)
-            if everyone:
-                q, hidden = scores, after
-            else:  # the others need no answer
-                q[on], hidden[on] = scores, after
-            if rule.kind in ("softmax", "policy"):
-                finite = bool(np.isfinite(q[running]).all())
-                actions = np.where(running[:, None], choose(q, group.stream, at, rule), actions)
-            else:
-                epsilon = 0.0 if rule.kind == "greedy" else rule.epsilon
-                finite = choose_epsilon_greedy(
-                    q, running, group.stream, at, epsilon, rule.available, self._edges, actions
-                )
-            if not finite:
-                bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
-                raise not_finite(int(group.root_seed[bad]), int(step[bad]), policy.reading)
-            if group.greedy is not None:
-                actions = np.where(group.greedy, greedy(q, rule.available), actions).astype(np.int16)
-            actions[due] = np.where(forced >= 0, forced, actions[due])
-            kernel.step(states, running, actions, rewards, over, step)
-            _record(episodes, rows, step, running, everyone, seen, q, states)
-            received = (actions, rewards, over, self._limit)
-            advance(episodes.actions, episodes.rewards, rows, running, *received, last, step, at, left)
-        episodes.length[rows] = step
+        course = Course(self._kernel, self._policy, self._rule, group, rows, self._begin(group), hidden, last)
+        course.play(episodes, self._limit)
 
 
 def _past(prefix: Episodes, policy: Policy) -> Episodes:
@@ -176,21 +128,6 @@ def _past(prefix: Episodes, policy: Policy) -> Episodes:
     return (
         replace(prefix, **nothing) if policy.hidden_size else replace(prefix, **nothing, states=prefix.states[..., :0])
     )
-
-
-def _record(
-    episodes: Episodes, rows: NDArray[np.int64], step: NDArray[np.int32], running: NDArray[np.bool_], everyone: bool,
-    seen: NDArray[np.float32], q: NDArray[np.float32], states: States,
-) -> None:  # fmt: skip
-    """Write the course of one step of a group to where it belongs."""
-    now: Any = slice(None) if everyone else np.flatnonzero(running)
-    to, at, after = rows[now], step[now], step[now] + 1
-    if everyone and rows[-1] - rows[0] == len(rows) - 1 and step[0] == step[-1]:
-        # The usual group: neighbours in step. Slices are copied several times faster than index lists.
-        to, at, after = slice(rows[0], rows[-1] + 1), step[0], step[0] + 1
-    if episodes.obs.shape[-1]:
-        episodes.obs[to, at] = seen[now]
-    episodes.q[to, at], episodes.states[to, after] = q[now], states[now]
 
 
 PROOF = 12  # seeds, and the same number of starts in the middle: more would take over a second with a GRU

@@ -43,7 +43,11 @@ ABILITIES = {
 
 
 class Kernel(Protocol):
-    """A task's rules on rows of states, compiled; only rows that are `running` may be touched."""
+    """A task's rules on rows of states, compiled; only rows that are `running` may be touched.
+
+    One that says `sees_only = True` writes, for each agent, what it sees and nothing behind it: it may be handed the
+    inputs of a network, which are wider, as `seen`.
+    """
 
     def reset(self, seeds: NDArray[np.int64], states: Array) -> None: ...
     def observe(self, states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32]) -> None: ...

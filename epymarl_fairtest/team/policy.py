@@ -37,6 +37,39 @@ class Agent:
         h = torch.gru_cell(x, hidden, *self._gru) if self._middle is None else self._middle(x).relu_()
         return self._last(h), h
 
+    @property
+    def hidden_size(self) -> int:
+        """Of a layer, whether or not it is remembered."""
+        return self._first.outputs
+
+    def into(self, inputs: Tensor, hidden: Tensor, between: Between, scores: Tensor) -> None:
+        """The same, bit for bit, written into tensors that are there: `scores`, and the memory over `hidden`."""
+        x = self._first.into(inputs, between.first).relu_()
+        if self._middle is None:
+            self._last.into(self._gates(x, hidden, between), scores)
+        else:
+            self._last.into(self._middle.into(x, between.second).relu_(), scores)
+
+    def _gates(self, x: Tensor, hidden: Tensor, between: Between) -> Tensor:
+        """torch.gru_cell operation by operation."""
+        w_x, w_h, b_x, b_h = self._gru
+        torch.addmm(b_x, x, w_x.t(), out=between.gates_x)
+        torch.addmm(b_h, hidden, w_h.t(), out=between.gates_h)
+        (reset_x, update_x, new_x), (reset_h, update_h, new_h) = between.parts
+        reset, update = reset_h.add_(reset_x).sigmoid_(), update_h.add_(update_x).sigmoid_()
+        new = torch.add(new_x, new_h.mul_(reset), out=between.second).tanh_()
+        return hidden.sub_(new).mul_(update).add_(new)
+
+
+class Between:
+    """Room for what a chunk of rows is between the layers of an agent, used again and again."""
+
+    def __init__(self, rows: int, size: int, recurrent: bool) -> None:
+        self.first, self.second = torch.empty(rows, size), torch.empty(rows, size)
+        if recurrent:
+            self.gates_x, self.gates_h = torch.empty(rows, 3 * size), torch.empty(rows, 3 * size)
+            self.parts = self.gates_x.chunk(3, 1), self.gates_h.chunk(3, 1)
+
 
 class Layer:
     """A linear layer whose rows do not change their last bit with their place in the batch.
@@ -47,15 +80,20 @@ class Layer:
 
     def __init__(self, weights: Mapping[str, Tensor], name: str) -> None:
         weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        self._outputs, inputs = weight.shape
-        missing = STEADY - self._outputs
+        self.outputs, inputs = weight.shape
+        missing = STEADY - self.outputs
         self._padded = missing > 0 and inputs % 4 != 0
         self._weight = pad(weight, (0, 0, 0, missing)) if self._padded else weight
         self._bias = pad(bias, (0, missing)) if self._padded else bias
+        self._turned = self._weight.t()
 
     def __call__(self, x: Tensor) -> Tensor:
         y = linear(x, self._weight, self._bias)
-        return y[:, : self._outputs].contiguous() if self._padded else y
+        return y[:, : self.outputs].contiguous() if self._padded else y
+
+    def into(self, x: Tensor, out: Tensor) -> Tensor:
+        """The same, written into a tensor that is there."""
+        return out.copy_(self(x)) if self._padded else torch.addmm(self._bias, x, self._turned, out=out)
 
 
 class ChunkedPolicy:
@@ -144,13 +182,53 @@ class NetworkPolicy(ChunkedPolicy):
         each = [agent(inputs[:, i], carried[:, i]) for i, agent in enumerate(self._agents)]
         return torch.stack([q for q, _ in each], dim=1), torch.stack([h for _, h in each], dim=1)
 
+    def seats(self, hidden: Q) -> Seats | None:
+        """A way to ask about rows that remember this at every step; None where each agent has a network of its own."""
+        return Seats(self, self._agents[0], hidden) if len(self._agents) == 1 else None
+
+    def blank(self, rows: int) -> Tensor:
+        """Inputs of the network that hold the agents' ids and nothing else (rows, agents, numbers)."""
+        inputs = torch.zeros(rows, self.n_agents, self._inputs)
+        if self._agent_id:
+            inputs[:, :, -self.n_agents :] = torch.eye(self.n_agents)
+        return inputs
+
     def _blank_inputs(self) -> tuple[Tensor, Tensor, Tensor]:
         """The chunk that this thread fills again and again, as rows, and where what is seen belongs; the agents' ids
         are in it already."""
         if not hasattr(self._own, "inputs"):
-            inputs = torch.zeros(CHUNK, self.n_agents, self._inputs)
-            if self._agent_id:
-                inputs[:, :, -self.n_agents :] = torch.eye(self.n_agents)
+            inputs = self.blank(CHUNK)
             self._own.inputs = inputs, inputs.flatten(0, 1), inputs[:, :, : self.obs_size]
         blank: tuple[Tensor, Tensor, Tensor] = self._own.inputs
         return blank
+
+
+class Seats:
+    """Rows that are asked about at every step. What the agents see is written into `inputs`, in front of the rest; what
+    they answer and remember stands where it is computed: nothing is copied."""
+
+    def __init__(self, policy: NetworkPolicy, agent: Agent, hidden: Q) -> None:
+        count, rows = len(hidden), -(-len(hidden) // CHUNK) * CHUNK
+        with torch.inference_mode():
+            inputs, scores = policy.blank(rows), torch.zeros(rows, policy.n_agents, policy.n_actions)
+            memory = torch.zeros(rows, policy.n_agents, policy.hidden_size)
+            memory[:count] = torch.from_numpy(hidden)
+            size, remembers = CHUNK * policy.n_agents, policy.hidden_size > 0
+            between = Between(size, agent.hidden_size, remembers)
+            parts = (part.flatten(0, 1).split(size) for part in (inputs, memory, scores))
+            self._chunks = [(x, h, between, out) for x, h, out in zip(*parts, strict=True)]
+            front = policy.obs_size, policy.obs_size + policy.n_actions
+            self._told = inputs[:count, :, slice(*front)] if policy.reads_last else None
+        self._agent, self._actions = agent, policy.n_actions
+        self.inputs: Q = inputs.numpy()[:count]
+        self.hidden: Q = memory.numpy()[:count]
+        self._scores: Q = scores.numpy()[:count]
+
+    def ask(self, last: NDArray[np.int16]) -> Q:
+        """The scores after the last actions; they stand until it is asked again."""
+        with torch.inference_mode():
+            if self._told is not None:
+                self._told.copy_(one_hot(torch.from_numpy(last), self._actions))
+            for chunk in self._chunks:
+                self._agent.into(*chunk)
+        return self._scores

@@ -16,6 +16,8 @@ ATTEMPTS = 1000  # upstream gives up spawning after this many
 
 
 class ForagingTwin:
+    sees_only = True
+
     def __init__(self, env: Any) -> None:
         inner = wrappers(env)[-1]
         if inner._grid_observation or not inner._observe_agent_levels or inner.sight < max(inner.field_size):

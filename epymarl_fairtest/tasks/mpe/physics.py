@@ -15,7 +15,14 @@ from epymarl_fairtest.tasks.kernels.seeds import WORDS, next_double, seed_stream
 
 DT, DAMPING, CONTACT_FORCE, CONTACT_MARGIN = 0.1, 0.25, 1e2, 1e-3
 BODY_SENSITIVITY = 5.0  # of a body without an acceleration of its own
+BLOCK = (
+    128  # worlds that move together, one per column: a loop over columns is done in the processor's widest registers
+)
+NOWHERE = -1e4  # the depth of a contact out of reach
 Array = NDArray[np.float64]
+Rows = NDArray[np.int64]
+Sizes = tuple[int, ...]
+"""Its length counts, not what is in it: that way the compiler knows the number of bodies, and unrolls the loops."""
 
 
 def constants(world: Any) -> tuple[Array, Array, NDArray[np.bool_], Array]:
@@ -61,76 +68,92 @@ def softplus(x: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def move(state: Array, force: Array, bodies: int, limit: Array, collides: NDArray[np.bool_], size: Array) -> None:
-    """One step of one world; `force` (bodies, 2) holds the thrust and is used up."""
-    landmarks = (len(state) - 4 * bodies) // 2
+def gather(states: Array, running: NDArray[np.bool_], first: int, rows: Rows, at: Array) -> tuple[int, int]:
+    """The next running worlds, from row `first` on, as columns of `at`: how many there are, and the row behind them."""
+    count, row = 0, first
+    while row < len(states) and count < BLOCK:
+        if running[row]:
+            rows[count] = row
+            state = states[row]
+            for place in range(len(state)):
+                at[place, count] = state[place]
+            count += 1
+        row += 1
+    return count, row
+
+
+@njit(cache=True, nogil=True)
+def put_back(at: Array, movers: Sizes, rows: Rows, count: int, states: Array) -> None:
+    """The columns back into their rows; landmarks stay where they are."""
+    for column in range(count):
+        state = states[rows[column]]
+        for place in range(4 * len(movers)):
+            state[place] = at[place, column]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def move(
+    at: Array, force: Array, movers: Sizes, places: Sizes, limit: Array, collides: NDArray[np.bool_], size: Array
+) -> None:
+    """One step of the worlds in the columns of `at`; `force` (2 * bodies, BLOCK) holds the thrust and is used up."""
+    bodies, away, overlap = len(movers), np.empty(BLOCK), np.empty(BLOCK)
     for a in range(bodies):
-        if not collides[a]:
-            continue
-        for b in range(a + 1, bodies + landmarks):
-            if not collides[b]:
-                continue
-            at = 4 * b if b < bodies else 4 * bodies + 2 * (b - bodies)
-            dx, dy = state[4 * a] - state[at], state[4 * a + 1] - state[at + 1]
-            square, reach = dx * dx + dy * dy, size[a] + size[b] + 751.0 * CONTACT_MARGIN
-            if square > reach * reach:
-                continue  # exp underflows: the force is zero, and adding zero changes nothing
-            distance = math.sqrt(square)
-            depth = -(distance - (size[a] + size[b])) / CONTACT_MARGIN
-            penetration = softplus(depth) * CONTACT_MARGIN
-            fx = CONTACT_FORCE * dx / distance * penetration
-            fy = CONTACT_FORCE * dy / distance * penetration
-            force[a, 0] = fx + force[a, 0]
-            force[a, 1] = fy + force[a, 1]
-            if b < bodies:
-                force[b, 0] = -fx + force[b, 0]
-                force[b, 1] = -fy + force[b, 1]
+        for b in range(a + 1, bodies + len(places)):
+            if collides[a] and collides[b]:
+                other = 4 * b if b < bodies else 4 * bodies + 2 * (b - bodies)
+                touching, reach = size[a] + size[b], size[a] + size[b] + 751.0 * CONTACT_MARGIN
+                for column in range(BLOCK):
+                    dx, dy = at[4 * a, column] - at[other, column], at[4 * a + 1, column] - at[other + 1, column]
+                    square = dx * dx + dy * dy
+                    away[column] = math.sqrt(square)
+                    depth = -(away[column] - touching) / CONTACT_MARGIN
+                    overlap[column] = depth if square <= reach * reach else NOWHERE
+                for column in range(BLOCK):  # beyond the reach exp underflows: the force is zero, and adds nothing
+                    depth = overlap[column]
+                    overlap[column] = softplus(depth) * CONTACT_MARGIN if depth > NOWHERE else 0.0
+                for column in range(BLOCK):
+                    dx, dy = at[4 * a, column] - at[other, column], at[4 * a + 1, column] - at[other + 1, column]
+                    fx = CONTACT_FORCE * dx / away[column] * overlap[column]
+                    fy = CONTACT_FORCE * dy / away[column] * overlap[column]
+                    force[2 * a, column] = fx + force[2 * a, column]
+                    force[2 * a + 1, column] = fy + force[2 * a + 1, column]
+                    if b < bodies:
+                        force[2 * b, column] = -fx + force[2 * b, column]
+                        force[2 * b + 1, column] = -fy + force[2 * b + 1, column]
     for body in range(bodies):
-        at = 4 * body
-        state[at] += state[at + 2] * DT
-        state[at + 1] += state[at + 3] * DT
-        vx = state[at + 2] * (1 - DAMPING) + force[body, 0] / 1.0 * DT
-        vy = state[at + 3] * (1 - DAMPING) + force[body, 1] / 1.0 * DT
-        if limit[body] < np.inf:
+        most = limit[body]
+        for column in range(BLOCK):
+            x, y, vx, vy = (
+                at[4 * body, column],
+                at[4 * body + 1, column],
+                at[4 * body + 2, column],
+                at[4 * body + 3, column],
+            )
+            at[4 * body, column], at[4 * body + 1, column] = x + vx * DT, y + vy * DT
+            vx = vx * (1 - DAMPING) + force[2 * body, column] / 1.0 * DT
+            vy = vy * (1 - DAMPING) + force[2 * body + 1, column] / 1.0 * DT
             speed = math.sqrt(vx * vx + vy * vy)
-            if speed > limit[body]:
-                vx = vx / speed * limit[body]
-                vy = vy / speed * limit[body]
-        state[at + 2], state[at + 3] = vx, vy
+            at[4 * body + 2, column] = vx / speed * most if speed > most else vx
+            at[4 * body + 3, column] = vy / speed * most if speed > most else vy
 
 
 @njit(cache=True, nogil=True)
-def push(force: Array, body: int, action: int, thrust: float) -> None:
+def push(force: Array, body: int, column: int, action: int, thrust: float) -> None:
     """The thrust of an action: nothing, left, right, down, up."""
-    force[body, 0] = 0.0
-    force[body, 1] = 0.0
-    if action == 1:
-        force[body, 0] = -1.0 * thrust
-    elif action == 2:
-        force[body, 0] = 1.0 * thrust
-    elif action == 3:
-        force[body, 1] = -1.0 * thrust
-    elif action == 4:
-        force[body, 1] = 1.0 * thrust
+    force[2 * body, column] = thrust * ((action == 2) - (action == 1))
+    force[2 * body + 1, column] = thrust * ((action == 4) - (action == 3))
 
 
 @njit(cache=True, nogil=True)
-def look(state: Array, me: int, bodies: int, seen: NDArray[np.float32]) -> int:
+def look(state: Array, me: int, movers: Sizes, places: Sizes, seen: NDArray[np.float32]) -> None:
     """What body `me` sees: its velocity and position, then landmarks and others from where it is."""
+    bodies, landmarks = len(movers), len(places)
     x, y = state[4 * me], state[4 * me + 1]
     seen[0], seen[1], seen[2], seen[3] = state[4 * me + 2], state[4 * me + 3], x, y
-    at = 4
-    for place in range(4 * bodies, len(state), 2):
-        seen[at], seen[at + 1] = state[place] - x, state[place + 1] - y
-        at += 2
-    for other in range(bodies):
-        if other != me:
-            seen[at], seen[at + 1] = state[4 * other] - x, state[4 * other + 1] - y
-            at += 2
-    return at
-
-
-@njit(cache=True, nogil=True)
-def separation(ax: float, ay: float, bx: float, by: float) -> float:
-    dx, dy = ax - bx, ay - by
-    return math.sqrt(dx * dx + dy * dy)
+    for place in range(landmarks):
+        seen[4 + 2 * place] = state[4 * bodies + 2 * place] - x
+        seen[5 + 2 * place] = state[4 * bodies + 2 * place + 1] - y
+    for place in range(bodies - 1):
+        other = 4 * (place + (place >= me))
+        seen[4 + 2 * landmarks + 2 * place] = state[other] - x
+        seen[5 + 2 * landmarks + 2 * place] = state[other + 1] - y

@@ -1,5 +1,6 @@
 """The twin of spread (simple_spread paying `nearest_landmark`)."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,53 +8,69 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.tasks.layers import wrappers
-from epymarl_fairtest.tasks.mpe.physics import Array, constants, look, move, push, scatter, separation
+from epymarl_fairtest.tasks.mpe import physics
+from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Sizes, gather, look, move, push, put_back
 
 
 class SpreadTwin:
+    sees_only = True
+
     def __init__(self, env: Any) -> None:
-        self._bodies = len(wrappers(env)[-1].world.agents)
-        self._constants = constants(wrappers(env)[-1].world)
+        world = wrappers(env)[-1].world
+        self._movers, self._places = (0,) * len(world.agents), (0,) * len(world.landmarks)
+        self._constants = physics.constants(world)
 
     def reset(self, seeds: NDArray[np.int64], states: Array) -> None:
-        scatter(seeds, states, self._bodies, 1.0)
+        physics.scatter(seeds, states, len(self._movers), 1.0)
 
     def observe(self, states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32]) -> None:
-        _observe(states, running, seen, self._bodies)
+        _observe(states, running, seen, self._movers, self._places)
 
     def step(
         self, states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array,
         over: NDArray[np.bool_], steps: NDArray[np.int32],
     ) -> None:  # fmt: skip
-        _step(states, running, actions, rewards, over, self._bodies, *self._constants)
+        _step(states, running, actions, rewards, over, self._movers, self._places, *self._constants)
 
 
 @njit(cache=True, nogil=True)
-def _observe(states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32], bodies: int) -> None:
+def _observe(
+    states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32], movers: Sizes, places: Sizes
+) -> None:
+    said = 2 + 2 * len(places) + 2 * len(movers)
     for row in range(len(states)):
         if running[row]:
-            for me in range(bodies):
-                end = look(states[row], me, bodies, seen[row, me])
-                seen[row, me, end:] = 0.0  # what the others say: nothing
+            state = states[row]
+            for me in range(len(movers)):
+                view = seen[row, me]
+                look(state, me, movers, places, view)
+                for other in range(2 * (len(movers) - 1)):
+                    view[said + other] = 0.0  # what the others say: nothing
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _step(
     states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array, over: NDArray[np.bool_],
-    bodies: int, thrust: Array, limit: Array, collides: NDArray[np.bool_], size: Array,
+    movers: Sizes, places: Sizes, thrust: Array, limit: Array, collides: NDArray[np.bool_], size: Array,
 ) -> None:  # fmt: skip
-    force = np.zeros((bodies, 2))
-    for row in range(len(states)):
-        if not running[row]:
-            continue
-        state = states[row]
+    bodies, first = len(movers), 0
+    at, force, nearest = np.zeros((states.shape[1], BLOCK)), np.zeros((2 * bodies, BLOCK)), np.empty(BLOCK)
+    rows = np.zeros(BLOCK, np.int64)
+    while first < len(states):
+        count, first = gather(states, running, first, rows, at)
+        for column in range(count):
+            over[rows[column]] = False
+            for body in range(bodies):
+                push(force, body, column, actions[rows[column], body], thrust[body])
+        move(at, force, movers, places, limit, collides, size)
         for body in range(bodies):
-            push(force, body, actions[row, body], thrust[body])
-        move(state, force, bodies, limit, collides, size)
-        over[row] = False
-        for body in range(bodies):
-            nearest = np.inf
-            for place in range(4 * bodies, len(state), 2):
-                away = separation(state[4 * body], state[4 * body + 1], state[place], state[place + 1])
-                nearest = min(nearest, away)
-            rewards[row, body] = -nearest
+            for column in range(BLOCK):
+                least = np.inf  # squared: the root of the least is the least of the roots, bit for bit
+                for place in range(len(places)):
+                    dx = at[4 * body, column] - at[4 * bodies + 2 * place, column]
+                    dy = at[4 * body + 1, column] - at[4 * bodies + 2 * place + 1, column]
+                    least = min(least, dx * dx + dy * dy)
+                nearest[column] = -math.sqrt(least)
+            for column in range(count):
+                rewards[rows[column], body] = nearest[column]
+        put_back(at, movers, rows, count, states)

@@ -1,5 +1,6 @@
 """The twin of tag (simple_tag paying `prey_distance`), the prey's network included."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,45 +8,54 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.tasks.layers import wrappers
-from epymarl_fairtest.tasks.mpe.physics import Array, constants, look, move, push, scatter, separation
-from epymarl_fairtest.tasks.tag.prey import HIDDEN_BOUND, INPUT_BOUND, VALUE_SCALE, Prey
+from epymarl_fairtest.tasks.mpe import physics
+from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Sizes, gather, look, move, push, put_back
+from epymarl_fairtest.tasks.tag.prey import HIDDEN_BOUND, INPUT_BOUND, SHAPES, VALUE_SCALE, Prey
 
-BLOCK = 64  # worlds whose prey think together
+SEEN, HIDDEN, DONE = (0,) * SHAPES["w1"][0], (0,) * SHAPES["w2"][0], (0,) * SHAPES["w3"][1]
 
 
 class TagTwin:
+    sees_only = True
+
     def __init__(self, env: Any, prey: str) -> None:
         world = wrappers(env)[-1].world
-        self._bodies = len(world.agents)
-        if self._bodies != 4:
+        if len(world.agents) != 4:
             raise ValueError("more than one prey, or not three predators")
-        self._constants = constants(world)
+        self._movers, self._places = (0,) * len(world.agents), (0,) * len(world.landmarks)
+        self._constants = physics.constants(world)
         self._moves = prey != "still"
         network = Prey.load()
         self._prey = (network.w1, network.b1, network.w2, network.b2, network.w3, network.b3)
 
     def reset(self, seeds: NDArray[np.int64], states: Array) -> None:
-        scatter(seeds, states, self._bodies, 0.9)
+        physics.scatter(seeds, states, len(self._movers), 0.9)
 
     def observe(self, states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32]) -> None:
-        _observe(states, running, seen, self._bodies)
+        _observe(states, running, seen, self._movers, self._places)
 
     def step(
         self, states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array,
         over: NDArray[np.bool_], steps: NDArray[np.int32],
     ) -> None:  # fmt: skip
-        _step(states, running, actions, rewards, over, self._bodies, *self._constants, self._moves, *self._prey)
+        _step(
+            states, running, actions, rewards, over, self._movers, self._places,
+            *self._constants, self._moves, *self._prey,
+        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
-def _observe(states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32], bodies: int) -> None:
-    prey = bodies - 1
+def _observe(
+    states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32], movers: Sizes, places: Sizes
+) -> None:
+    prey, end = len(movers) - 1, 2 + 2 * len(places) + 2 * len(movers)
     for row in range(len(states)):
         if running[row]:
+            state = states[row]
             for me in range(prey):
-                end = look(states[row], me, bodies, seen[row, me])
-                seen[row, me, end] = states[row, 4 * prey + 2]
-                seen[row, me, end + 1] = states[row, 4 * prey + 3]
+                view = seen[row, me]
+                look(state, me, movers, places, view)
+                view[end], view[end + 1] = state[4 * prey + 2], state[4 * prey + 3]
 
 
 @njit(cache=True, nogil=True)
@@ -55,73 +65,76 @@ def _snap(value: float, low: float, high: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _layer(x: Array, weight: Array, bias: Array, out: Array) -> None:
+def _layer(x: Array, inputs: Sizes, weight: Array, bias: Array, out: Array) -> None:
     """Columns of out = weight.T @ x + bias. On the prey's grid every sum is exact: the order does not matter."""
     for j in range(len(out)):
-        out[j] = bias[j]
-        fours = len(x) // 4 * 4
-        for i in range(0, fours, 4):  # four at a time: what was summed so far is read and written once for them
-            a, b, c, d = weight[i, j], weight[i + 1, j], weight[i + 2, j], weight[i + 3, j]
-            for column in range(BLOCK):
-                out[j, column] += a * x[i, column] + b * x[i + 1, column] + c * x[i + 2, column] + d * x[i + 3, column]
-        for i in range(fours, len(x)):
-            w = weight[i, j]
-            for column in range(BLOCK):
-                out[j, column] += w * x[i, column]
+        for column in range(BLOCK):
+            total = bias[j]
+            for i in range(len(inputs)):
+                total += weight[i, j] * x[i, column]
+            out[j, column] = total
 
 
 @njit(cache=True, nogil=True)
 def _flee(
-    states: Array, running: NDArray[np.bool_], fled: NDArray[np.int16], bodies: int,
+    at: Array, movers: Sizes, places: Sizes, x: Array, hidden: Array, scores: Array, fled: NDArray[np.int64],
     w1: Array, b1: Array, w2: Array, b2: Array, w3: Array, b3: Array,
 ) -> None:  # fmt: skip
-    """What the prey of every running world does: its network on BLOCK worlds at a time, one per column."""
-    seen, which = np.zeros(w1.shape[0], np.float32), np.flatnonzero(running)
-    x, h1, h2 = np.zeros((len(w1), BLOCK)), np.zeros((len(b1), BLOCK)), np.zeros((len(b2), BLOCK))
-    scores = np.zeros((len(b3), BLOCK))
-    for first in range(0, len(which), BLOCK):
-        rows = which[first : first + BLOCK]
-        for column in range(len(rows)):
-            look(states[rows[column]], bodies - 1, bodies, seen)
-            for i in range(len(seen)):
-                x[i, column] = _snap(np.float64(seen[i]), -INPUT_BOUND, INPUT_BOUND)
-        _layer(x, w1, b1, h1)
-        for i in range(len(h1)):
-            for column in range(BLOCK):
-                h1[i, column] = _snap(h1[i, column], 0.0, HIDDEN_BOUND)
-        _layer(h1, w2, b2, h2)
-        for i in range(len(h2)):
-            for column in range(BLOCK):
-                h2[i, column] = _snap(h2[i, column], 0.0, HIDDEN_BOUND)
-        _layer(h2, w3, b3, scores)
-        for column in range(len(rows)):
-            best = 0
-            for i in range(1, len(scores)):
-                if scores[i, column] > scores[best, column]:
-                    best = i
-            fled[rows[column]] = best
+    """What the prey of every column does."""
+    bodies, prey = len(movers), 4 * (len(movers) - 1)
+    for column in range(BLOCK):
+        x[0, column], x[1, column] = np.float32(at[prey + 2, column]), np.float32(at[prey + 3, column])
+        x[2, column], x[3, column] = np.float32(at[prey, column]), np.float32(at[prey + 1, column])
+    for place in range(len(places) + bodies - 1):
+        other = 4 * bodies + 2 * place if place < len(places) else 4 * (place - len(places))
+        for column in range(BLOCK):
+            x[4 + 2 * place, column] = np.float32(at[other, column] - at[prey, column])
+            x[5 + 2 * place, column] = np.float32(at[other + 1, column] - at[prey + 1, column])
+    for i in range(len(SEEN)):
+        for column in range(BLOCK):
+            x[i, column] = _snap(x[i, column], -INPUT_BOUND, INPUT_BOUND)
+    _layer(x, SEEN, w1, b1, hidden)
+    for i in range(len(HIDDEN)):
+        for column in range(BLOCK):
+            x[i, column] = _snap(hidden[i, column], 0.0, HIDDEN_BOUND)
+    _layer(x, HIDDEN, w2, b2, hidden)
+    for i in range(len(HIDDEN)):
+        for column in range(BLOCK):
+            x[i, column] = _snap(hidden[i, column], 0.0, HIDDEN_BOUND)
+    _layer(x, HIDDEN, w3, b3, scores)
+    for column in range(BLOCK):
+        best, most = 0, scores[0, column]
+        for action in range(1, len(DONE)):
+            if scores[action, column] > most:
+                best, most = action, scores[action, column]
+        fled[column] = best
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def _step(
     states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array, over: NDArray[np.bool_],
-    bodies: int, thrust: Array, limit: Array, collides: NDArray[np.bool_], size: Array,
+    movers: Sizes, places: Sizes, thrust: Array, limit: Array, collides: NDArray[np.bool_], size: Array,
     prey_moves: bool, w1: Array, b1: Array, w2: Array, b2: Array, w3: Array, b3: Array,
 ) -> None:  # fmt: skip
-    prey = bodies - 1
-    force = np.zeros((bodies, 2))
-    fled = np.zeros(len(states), np.int16)
-    if prey_moves:
-        _flee(states, running, fled, bodies, w1, b1, w2, b2, w3, b3)
-    for row in range(len(states)):
-        if not running[row]:
-            continue
-        state = states[row]
+    prey, first = len(movers) - 1, 0
+    at, force, away = np.zeros((states.shape[1], BLOCK)), np.zeros((2 * len(movers), BLOCK)), np.empty(BLOCK)
+    x, hidden, scores = np.zeros((len(w2), BLOCK)), np.zeros((len(w2), BLOCK)), np.zeros((len(b3), BLOCK))
+    rows, fled = np.zeros(BLOCK, np.int64), np.zeros(BLOCK, np.int64)
+    while first < len(states):
+        count, first = gather(states, running, first, rows, at)
+        if prey_moves:
+            _flee(at, movers, places, x, hidden, scores, fled, w1, b1, w2, b2, w3, b3)
+        for column in range(count):
+            over[rows[column]] = False
+            for body in range(prey):
+                push(force, body, column, actions[rows[column], body], thrust[body])
+            push(force, prey, column, fled[column], thrust[prey])
+        move(at, force, movers, places, limit, collides, size)
         for body in range(prey):
-            push(force, body, actions[row, body], thrust[body])
-        push(force, prey, fled[row], thrust[prey])
-        move(state, force, bodies, limit, collides, size)
-        over[row] = False
-        for body in range(prey):
-            away = separation(state[4 * body], state[4 * body + 1], state[4 * prey], state[4 * prey + 1])
-            rewards[row, body] = -away
+            for column in range(BLOCK):
+                dx = at[4 * body, column] - at[4 * prey, column]
+                dy = at[4 * body + 1, column] - at[4 * prey + 1, column]
+                away[column] = -math.sqrt(dx * dx + dy * dy)
+            for column in range(count):
+                rewards[rows[column], body] = away[column]
+        put_back(at, movers, rows, count, states)
