@@ -21,7 +21,7 @@ from epymarl_fairtest.engine.choice import slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.course import Course
 from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before
-from epymarl_fairtest.engine.totals import Group, blank_totals, last_forced, without_past
+from epymarl_fairtest.engine.totals import Group, blank_totals, without_past
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
