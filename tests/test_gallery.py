@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from test_docs import ROOT
 
-from tools import gallery
-
 
 @pytest.mark.docs
 def test_the_gallery_leads_to_a_page_of_every_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import gallery
+
     small = {"method": "random", "budget": 60, "explain": 0, "replay": 0, "random_team": 0, "progress": False}
     monkeypatch.setattr(gallery, "SETTINGS", small)
     monkeypatch.setattr(gallery, "RUNS", {"lbf-qmix": gallery.RUNS["lbf-qmix"]})

@@ -17,10 +17,10 @@ import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
+import gallery  # beside this file
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from tools import gallery  # noqa: E402
-
 DOCS, SOURCE = ROOT / "docs", ROOT / "build" / "site-source"
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
 LINK = re.compile(r"(\]\()([^)\s#:]+)(#[^)\s]*)?(\))")
