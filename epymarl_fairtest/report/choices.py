@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.tasks.contract import Task
 
-MOST = 8_000  # scores of one player: a page must stay small
+MOST = 4_000  # scores of one player: a page must stay below 5 MB
 
 
 def choices_of(task: Task, scores: NDArray[np.float32], taken: NDArray[np.int16]) -> dict[str, Any] | None:
