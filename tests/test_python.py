@@ -178,6 +178,9 @@ def test_a_policy_in_memory_must_fit(tmp_path: Path) -> None:
 def test_mistakes_are_told_in_pythons_words_and_leave_nothing(team: Path, tmp_path: Path) -> None:
     out = tmp_path / "runs" / "1"
     refused(lambda: fairtest.test(3), "neither a policy folder nor a policy")
+    refused(
+        lambda: fairtest.test(team, env=KEY, time_limit=25, out=out), "env, time_limit: only for a policy in memory"
+    )
     refused(lambda: fairtest.test(tmp_path / "nowhere", out=out), "no policy folder", "nowhere")
     refused(lambda: fairtest.test(team, out=out, budgte=5), "budgte is not a setting", "Did you mean budget?")
     refused(lambda: fairtest.test(team, out=out, budget="many"), "budget='many' is not allowed", "whole number")

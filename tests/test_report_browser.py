@@ -431,3 +431,41 @@ def test_any_row_of_the_table_opens_its_failure(opened: Callable[..., Any]) -> N
     click(driver, rows[0])
     assert not driver.find_elements(By.CSS_SELECTOR, ".opened")
     assert not [one for one in driver.get_log("browser") if one["level"] == "SEVERE"]
+
+
+def test_a_named_failure_without_a_player_opens_in_the_table(opened: Callable[..., Any]) -> None:
+    driver = opened()
+    Select(driver.find_element(By.CSS_SELECTOR, "#filters select")).select_by_index(1)  # a filter is in the way
+    number = driver.execute_script("""
+        const data = JSON.parse(document.getElementById('data').textContent), played = data.scenes.map((one) => one.id);
+        const [type, text] = data.table.columns.id, bytes = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+        const ids = [...new ({u1: Uint8Array, u2: Uint16Array, i2: Int16Array, i1: Int8Array}[type])(bytes.buffer)];
+        const number = ids.sort((a, b) => b - a).find((id) => !played.includes(id));
+        const link = `<a href="#table" data-failure="${number}">it</a>`;
+        document.querySelector('main').insertAdjacentHTML('afterbegin', link);
+        return number""")
+    click(driver, driver.find_element(By.CSS_SELECTOR, f"a[data-failure='{number}']"))
+    player = f".opened .player[aria-label^='Failure {number},']"
+    WebDriverWait(driver, 10).until(lambda page: page.find_element(By.CSS_SELECTOR, player))
+    assert driver.switch_to.active_element.text == str(number)
+
+
+def test_a_player_shows_what_each_agent_thought_of_its_actions(opened: Callable[..., Any]) -> None:
+    driver = opened()
+    player = driver.find_element(By.CSS_SELECTOR, ".player")
+    choices = player.find_element(By.CSS_SELECTOR, ".choices")
+    assert not choices.find_element(By.TAG_NAME, "table").is_displayed(), "numbers for those who ask"
+    click(driver, choices.find_element(By.TAG_NAME, "summary"))
+    slider = player.find_element(By.CSS_SELECTOR, "input[type=range]")
+    driver.execute_script("arguments[0].value = 1; arguments[0].dispatchEvent(new Event('input'))", slider)
+    assert choices.find_element(By.TAG_NAME, "summary").text.startswith("Q-values at step 1")
+    scene = driver.execute_script(
+        "return JSON.parse(document.getElementById('data').textContent).scenes[arguments[0].dataset.scene]", player
+    )
+    rows = choices.find_elements(By.CSS_SELECTOR, "tbody tr")
+    for agent, row in enumerate(rows):
+        cells = row.find_elements(By.TAG_NAME, "td")
+        assert numbers([cell.text for cell in cells]) == pytest.approx(scene["choices"]["scores"][1][agent], abs=0.51)
+        (taken,) = (place for place, cell in enumerate(cells) if cell.get_attribute("class") == "taken")
+        assert taken == scene["choices"]["taken"][1][agent]
+    assert len(rows) == 3

@@ -3,7 +3,7 @@
 python tools/site.py [--source-only]
 
 README is the first page. A link that leaves docs/ leads to a copy: to a page where it is one, else to the file's text.
-The reference of the Python interface is made from its docstrings.
+The reference of the Python interface is made from its docstrings, the gallery from runs of shipped teams.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import subprocess
 import sys
 from pathlib import Path, PurePosixPath
 
+import gallery  # beside this file
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 DOCS, SOURCE = ROOT / "docs", ROOT / "build" / "site-source"
@@ -29,6 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source-only", action="store_true", help="put the pages together and build nothing")
     args = parser.parse_args()
+    os.chdir(ROOT)  # the gallery's commands name runs as they are found from here
     shutil.rmtree(SOURCE, ignore_errors=True)
     SOURCE.mkdir(parents=True)
     for path in sorted(DOCS.rglob("*")):
@@ -39,6 +42,8 @@ def main() -> int:
         written(place_of(page), rewritten(path.read_text(encoding="utf-8"), page))
     written("reference.md", reference())
     written("decisions.md", decisions())
+    written("gallery.md", gallery.page_of(gallery.GALLERY))
+    shutil.copytree(gallery.GALLERY, SOURCE / gallery.GALLERY.name)
     if args.source_only:
         return 0
     quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # an advertisement

@@ -64,6 +64,10 @@ def test(
             given["out"] = str(_path(out, "out"))
         said = [repr(str(team)) if isinstance(team, str | os.PathLike) else type(team).__name__]
         command = f"fairtest.test({', '.join(said + [f'{name}={value!r}' for name, value in given.items()])})"
+        place = {"env": env, "env_args": env_args, "time_limit": time_limit}
+        named = [name for name, value in place.items() if value is not None]
+        if named and isinstance(team, str | os.PathLike | Team):
+            raise FairTestError(f"{', '.join(named)}: only for a policy in memory; this team has its own environment.")
         if isinstance(team, str | os.PathLike):
             return _finished(begin(Path(team), given, command))
         live = team if isinstance(team, Team) else _live(team, env, env_args, time_limit, given)

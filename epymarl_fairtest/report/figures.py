@@ -52,7 +52,7 @@ def index_figure(view: View) -> str:
     histogram = view.histogram
     assert histogram is not None
     shown = [histogram.everything, *([] if histogram.random is None else [histogram.random])]
-    across, up = (float(histogram.edges[0]), 1.0), (0.0, 1.05 * max(float(np.max(one)) for one in shown) or 1.0)
+    across, up = (float(histogram.edges[0]), 1.0), (0.0, 1.15 * max(float(np.max(one)) for one in shown) or 1.0)
     chart = Chart(WIDE, 2.75, across, up, x=ticks(across, 6, _plain), y=ticks(up, 6, _share),
                   labels=(view.index_name, "share of the episodes"))  # fmt: skip
     if histogram.random is not None and view.searched:

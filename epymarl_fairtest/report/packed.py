@@ -45,7 +45,8 @@ def packed_table(table: Mapping[str, Any]) -> dict[str, Any]:
     words = {name: known.tolist() for name, known in names.items()}
     operators = [operator_named(name) for name in words.get("operator", ())]
     shown = [{"caption": one.caption, "changes": one.changes} for one in operators]
-    return {"rows": table["rows"], "columns": columns, "names": words, "operators": shown}
+    packing = {"fine": FINE, "block": BLOCK}  # of the steps
+    return {"rows": table["rows"], "columns": columns, "names": words, "operators": shown, **packing}
 
 
 def _typed(values: NDArray[Any]) -> list[str]:

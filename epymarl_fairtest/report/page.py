@@ -96,6 +96,7 @@ def eyebrow(view: View) -> str:
     summary, manifest = view.record.summary, view.record.manifest
     parts = [team_of(view), f"task {summary['task']}"]
     if manifest.get("algorithm"):
-        parts.append(" on ".join(str(manifest[key]) for key in ("algorithm", "host") if manifest.get(key)))
+        known = (str(manifest[key]).partition(" (")[0] for key in ("algorithm", "host") if manifest.get(key))
+        parts.append(" on ".join(known))  # what a host's name adds in brackets stands at the page's end
     parts += [f"method {summary['method']}", f"preset {summary.get('preset')}", f"seed {summary['seed']}"]
     return " · ".join(parts)

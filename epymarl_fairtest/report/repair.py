@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from epymarl_fairtest.core.numbers import as_given, percent
+from epymarl_fairtest.core.numbers import amount, as_given, estimate, percent
 from epymarl_fairtest.report.one_file import one_file
 from epymarl_fairtest.report.study_figures import HIGHLIGHT, STYLE, plain_axes
 from epymarl_fairtest.report.study_figures import INK as DARK
@@ -76,10 +77,30 @@ def page_of(document: Data, rows: list[tuple[str, ...]]) -> str:
         "repair.html",
         f"FairTest: repair of {document['algorithm']}, {document['task']}",
         document=document,
+        cards=cards(document),
+        loss=as_given(document["max_loss"]),
         figure=element_of(figure, "trade-off", aloud),
         head=rows[0],
         rows=rows[1:],
     )
+
+
+def cards(document: Data) -> list[dict[str, str]]:
+    """The teams at a glance; several seeds by their means."""
+    arms = {"Before": [document["before"]], "With as much ordinary training": document["control"]}
+    arms["Trained for fairness"] = document["repaired"]
+    return [_card(name, teams) for name, teams in arms.items() if teams]
+
+
+def _card(name: str, teams: Sequence[Data]) -> dict[str, str]:
+    rates = [team["rate"] for team in teams if team["rate"] is not None]
+    received, worst = (fmean(team[part] for team in teams) for part in ("return", "worst_off"))
+    note = f"return {amount(received)}, worst-off agent {amount(worst)}"
+    if not rates:
+        return {"name": name, "value": "undefined", "note": note}
+    value, low, high = estimate(fmean(rates), min(rates), max(rates)) if rates[1:] else 3 * (percent(rates[0]),)
+    seeds = f"mean of {len(rates)} seeds, {low} to {high}; " if rates[1:] else ""
+    return {"name": name, "value": f"{value} unfair", "note": seeds + note}
 
 
 def written(folder: Path, document: Data, rows: list[tuple[str, ...]]) -> list[Path]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from epymarl_fairtest.campaign.selection import failures_to_watch, trajectories_of
 from epymarl_fairtest.report import drawing
+from epymarl_fairtest.report.choices import choices_of
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.packed import BLOCK, packed
 from epymarl_fairtest.report.scenes import Played, Scene, played, scene_of
@@ -29,11 +30,13 @@ class Replay:
     film: bytes | None  # GIF; None for a long episode, or where the page is full
     still: bytes  # PNG
     why: Why | Small | None = None  # where it was explained
+    choices: dict[str, Any] | None = None  # what its agents thought of their actions
 
     def as_json(self) -> dict[str, Any]:
         """What the player needs."""
         scene = self.scene
         plain = {"changed": scene.changed, "happened": scene.happened, "worse": scene.worse.tolist()}
+        plain |= {"choices": self.choices} if self.choices else {}
         return scene.as_json() | plain | (self.why.as_json() if self.why else {})
 
 
@@ -80,7 +83,9 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
         scene = scene_at(row)
         film = drawing.gif(scene) if room > 0 and scene.steps <= LONGEST else b""
         room -= len(film) * 4 // 3  # as base64
-        return Replay(scene, film if film and room >= 0 else None, drawing.png(scene), whys.get(scene.id))
+        choices = choices_of(task, episodes.q[row, : scene.steps], scene.actions)
+        film = film if room >= 0 else b""
+        return Replay(scene, film or None, drawing.png(scene), whys.get(scene.id), choices)
 
     worst, representative = ([shown_at(row) for row in rows.tolist()] for rows in (lowest, typical))
     small = [Replay(one.scene, None, drawing.png(one.scene), one) for one in smalls_of(record, task)]

@@ -280,7 +280,7 @@ def account_table(summary: Mapping[str, Any]) -> Data | None:
         "columns": ["episodes", "steps", *ACCOUNTINGS],
         "rows": [
             (
-                purpose,
+                purpose.replace("_", " "),
                 [number(spent["episodes"]), number(spent["steps"]), *(charged(purpose, name) for name in ACCOUNTINGS)],
             )
             for purpose, spent in ledger.items()

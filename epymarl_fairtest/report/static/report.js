@@ -224,6 +224,7 @@
         scene: one, field: new Field(places[n].querySelector("canvas"), one), bars: this.makeBars(places[n].querySelector(".bars"), one),
       }));
       this.makeControls(article.querySelector(".controls"));
+      if (scene.choices) this.makeChoices(article.querySelector(".controls"), scene.choices);
       article.tabIndex = 0;
       article.addEventListener("keydown", (event) => this.key(event));
       this.show(this.steps);
@@ -283,6 +284,36 @@
       place.append(this.button, slider, this.speed, step);
     }
 
+    makeChoices(place, { actions, scores }) { // what each agent thought of its actions
+      const part = make("details", "choices"), head = make("tr"), table = make("table"), frame = make("div", "scroll");
+      this.thought = make("summary");
+      head.append(make("td"), ...actions.map((name) => { const cell = make("th", "", name); cell.scope = "col"; return cell; }));
+      this.thoughts = scores[0].map((_, n) => {
+        const row = make("tr"), who = make("th", "", `agent ${n + 1}`), cells = actions.map(() => make("td"));
+        who.scope = "row";
+        row.append(who, ...cells);
+        return { row, cells };
+      });
+      const rows = make("tbody"), heads = make("thead");
+      heads.append(head);
+      rows.append(...this.thoughts.map((one) => one.row));
+      table.append(heads, rows);
+      Object.assign(frame, { tabIndex: 0, role: "region", ariaLabel: `Scores of the actions of failure ${this.scene.id}` });
+      frame.append(table);
+      part.append(this.thought, frame);
+      place.append(part);
+    }
+
+    showChoices({ what, scores, taken }) { // after the last step those that led to it
+      const step = Math.min(this.step, scores.length - 1);
+      this.thought.textContent = `${what} at step ${step}, the taken action framed`;
+      this.thoughts.forEach(({ cells }, n) => cells.forEach((cell, action) => {
+        const score = scores[step][n][action];
+        cell.textContent = score === null ? "\u2013" : shown(score);
+        cell.className = taken[step][n] === action ? "taken" : "";
+      }));
+    }
+
     makeCourse(scene) { // how likely it is to end unfair from each step on
       const strip = make("div", "course"), last = Math.max(this.steps, 1);
       scene.course.forEach(([step, p], n) => {
@@ -306,6 +337,7 @@
       this.now.textContent = `step ${this.step} of ${this.steps}${part}${here}`;
       this.slider.value = this.step;
       this.slider.setAttribute("aria-valuetext", this.now.textContent);
+      if (this.scene.choices) this.showChoices(this.scene.choices);
       for (const { scene, bars } of this.sides) scene.received[Math.min(this.step, scene.received.length - 1)].forEach((value, n) => {
         const { fill, value: text } = bars[n], zero = -this.low / this.span, end = (value - this.low) / this.span;
         fill.style.left = `${100 * Math.min(zero, end)}%`;
@@ -465,7 +497,7 @@
     }
   }
 
-  const FINE = 100, BLOCK = 250; // as in report/packed.py
+  const { fine: FINE, block: BLOCK } = data.table;
   const blocks = [...document.querySelectorAll("script.packed")].map((script) => ({ script, opened: null }));
   async function inflated(text) {
     const stream = new Blob([bytesOf(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
@@ -521,6 +553,20 @@
     cell.prepend(article);
     players.push(new Player(article, scene));
   }
+
+  document.addEventListener("click", (event) => { // a failure without a player is opened in the table
+    const link = event.target.closest("a[data-failure]");
+    if (!link) return;
+    event.preventDefault();
+    for (const field of form.elements) if (field.name) field.value = "";
+    sorted = { column: "id", up: true };
+    page = Math.floor(failures.columns.id.filter((id) => id < Number(link.dataset.failure)).length / PAGE);
+    fill();
+    const button = [...body.querySelectorAll(".opens")].find((one) => one.textContent === link.dataset.failure);
+    button.click();
+    button.focus({ preventScroll: true });
+    button.scrollIntoView();
+  });
 
   function fill() {
     const rows = chosen(), sign = sorted.up ? 1 : -1;
