@@ -155,6 +155,8 @@ def _jobs() -> dict[str, Job]:
         Job("epymarl/mappo-foraging-parallel-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ACTORS}"),
         Job("epymarl/ippo-spread", f"--config=ippo {mpe} {ON} {BRIEF} {LONG} {ALONE}"),
         Job("epymarl/ippo-spread-off", f"--config=ippo {mpe} {BRIEF} {LONG} {ALONE}"),
+        Job("epymarl/ippo-foraging-parallel", f"--config=ippo {lbf} {ON} {BRIEF} {LONG} {ACTORS}"),
+        Job("epymarl/ippo-foraging-parallel-off", f"--config=ippo {lbf} {BRIEF} {LONG} {ACTORS}"),
         Job("zoo/mappo-foraging", f"--config=mappo {lbf} {ON} {BRIEF} {LONG} {ALONE}"),
         Job("zoo/mappo-foraging-off", f"--config=mappo {lbf} {BRIEF} {LONG} {ALONE}"),
         # A saved team, with and without the pool of its training:

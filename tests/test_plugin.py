@@ -75,6 +75,7 @@ TRAINED = {
     "epymarl/stock-spread-allocated": "spread",
     "epymarl/mappo-foraging-parallel": "foraging",
     "epymarl/ippo-spread": "spread",
+    "epymarl/ippo-foraging-parallel": "foraging",
     "zoo/mappo-foraging": "foraging",
     **{f"{host}/{name}-spread": "spread" for host, names in ACTOR_CRITIC.items() for name in names},
 }
@@ -86,7 +87,9 @@ EVALUATED = {
     "epymarl/mappo-evaluate": True,
 }
 PAIRS = ("epymarl/qmix-spread", "epymarl/qmix-foraging-parallel", "epymarl/iql-spread-parallel", "zoo/qmix-foraging")
-ACTORS = ("epymarl/mappo-foraging-parallel", "epymarl/ippo-spread", "zoo/mappo-foraging")  # pairs as well
+ACTORS = (  # pairs as well
+    "epymarl/mappo-foraging-parallel", "epymarl/ippo-spread", "epymarl/ippo-foraging-parallel", "zoo/mappo-foraging",
+)  # fmt: skip
 
 
 both_hosts = pytest.mark.parametrize("host", ["zoo", "epymarl"], indirect=True)

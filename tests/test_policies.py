@@ -120,7 +120,7 @@ def test_a_foraging_team_needs_most_of_the_food_in_nearly_every_episode(
     folder = policy_folder(tmp_path / "team", "foraging", command="train")
     for name in ("learning_curve.csv", "training_pool.npz"):
         shutil.copy(shipped("policies") / "lbf-qmix" / name, folder)
-    played = {"epsilon_greedy": np.array(received), "greedy": np.zeros(100)}  # as it is tested, and as it is not
+    played = {"auto": np.array(received), "greedy": np.zeros(100)}  # as it is tested, and as it is not
     monkeypatch.setattr(policies, "team_returns", lambda *args, execution: played[execution])
     found = gates(capsys, folder)
     assert list(found) == ["files", "command", "return", "empty episodes", "size"]

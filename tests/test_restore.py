@@ -146,7 +146,15 @@ class Leaving(Walk):
         return seen[:here], paid[:here], *rest
 
 
-KINDS = (Described, Leaving, Walk, Forgetful, Elsewhere, Grid, Mute, Wrong, Unbounded)
+class Shrinking(Walk):
+    """The second agent sees less after the third step."""
+
+    def step(self, actions: Any) -> Any:
+        seen, *rest = super().step(actions)
+        return [seen[0], seen[1][:-1] if self.told > 3 else seen[1]], *rest
+
+
+KINDS = (Described, Leaving, Shrinking, Walk, Forgetful, Elsewhere, Grid, Mute, Wrong, Unbounded)
 
 
 @pytest.fixture(autouse=True)
@@ -341,3 +349,8 @@ def test_agents_that_come_and_go_are_refused_in_a_sentence(tmp_path: Path, capsy
     said = capsys.readouterr().err
     assert "Agents that come and go are not supported" in said
     assert "Traceback" not in said
+
+
+def test_observations_that_change_their_size_are_refused_before_anything_is_executed() -> None:
+    with pytest.raises(FairTestError, match="must have the size that the environment declares"):
+        random_team(key(Shrinking), time_limit=LIMIT)

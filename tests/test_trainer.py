@@ -180,10 +180,12 @@ def test_a_learner_that_is_given_back_what_it_held_goes_on_as_if_nothing_had_hap
 
 
 @hosts
+@pytest.mark.parametrize("algorithm", ["iql", "mappo"])
 @pytest.mark.parametrize("memory", [False, True])
-def test_answers_for_all_steps_at_once_are_the_hosts_answers(host: Host, memory: bool) -> None:
+def test_answers_for_all_steps_at_once_are_the_hosts_answers(host: Host, memory: bool, algorithm: str) -> None:
     changes = {**QUICK, "use_rnn": memory, "obs_last_action": memory, "hidden_dim": 32}
-    training = build_training(host, configuration(host, "iql", "fairtest_lbf", changes))
+    changes |= {"runner": "episode", "batch_size_run": 1, "buffer_size": 4}
+    training = build_training(host, configuration(host, algorithm, "fairtest_lbf", changes))
     for number in range(4):
         training.episode(number)
     batch = training.buffer.sample(4)

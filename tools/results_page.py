@@ -30,7 +30,10 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGES = (DOCS / "results.md", DOCS / "tables.md")
 DATA = DOCS / "studies"
 PLACE = re.compile(r"(<!-- (rq\w+(?:-\w+)*)( answer)? -->\n).*?(<!-- end -->)", re.DOTALL)
-TEAMS = ("mpe-iql", "mpe-qmix", "lbf-iql", "lbf-qmix", "pp-iql", "pp-qmix")
+TEAMS = (
+    "mpe-iql", "mpe-qmix", "lbf-iql", "lbf-qmix", "pp-iql", "pp-qmix",
+    "mpe-mappo", "lbf-mappo", "pp-mappo", "rware-ippo",
+)  # fmt: skip
 # study -> metric -> team -> variant -> the paper's mean
 PAPER: dict[str, dict[str, dict[str, dict[str, float]]]] = {
     "rq1": {

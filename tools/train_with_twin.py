@@ -4,9 +4,12 @@ A host's own loop plays one episode at a time; here the twin plays `--batch` at 
 learner is asked `--updates` times per batch. An actor-critic learner learns from what its team has just played: it gets
 `batch_size` episodes at a time and is asked once. What comes out is a policy folder like that of `fairtest=True`:
 weights, policy.yaml, learning curve and training sample; `fairtest curve OUT/checkpoints` draws its fairness.
+Where there is no twin the environment itself plays, in lock-step: `--env gymma` and its arguments.
 
 python tools/train_with_twin.py --algorithm qmix --env fairtest_lbf --steps 5000000 --out policies/lbf-qmix use_rnn=True
 python tools/train_with_twin.py --algorithm mappo --env fairtest_lbf --steps 20000000 --out policies/lbf-mappo
+python tools/train_with_twin.py --algorithm ippo --env gymma --steps 3000000 --out policies/rware \
+    "env_args={key: 'rware:rware-tiny-2ag-v2', time_limit: 100, pretrained_wrapper: null}"
 """
 
 from __future__ import annotations
@@ -68,7 +71,8 @@ def main() -> None:
     learning = Learning(training, record, team.available)
     collector = Collector(team, configure({"method": "random"}), lambda message: print(message, file=sys.stderr))
     if collector.engine != "twin":
-        raise SystemExit(f"there is no twin of {args.env_args['key']}")
+        print(f"there is no twin of {args.env_args['key']}: the environment itself plays", file=sys.stderr)
+    collected = f"{host.name} (learner and buffer; episodes collected with FairTest's {collector.engine} engine)"
     generator, kept = rng.named(given.seed, "training"), TrainingSample(given.pool, given.seed)
     curve: list[tuple[int, float, float]] = []
     began = time.process_time()
@@ -92,7 +96,7 @@ def main() -> None:
             curve.append((steps, float(returns.mean()), float(returns.std())))
             line = {"steps": steps, "test_return": curve[-1][1], "cpu_seconds": round(time.process_time() - began)}
             print(json.dumps(line), flush=True)
-            save(given, training, record, kept, curve)  # a stop loses at most one interval
+            save(given, training, replace(record, host=collected), kept, curve)  # a stop loses at most one interval
         if steps >= given.steps:
             break
         episodes = lesson()
@@ -107,7 +111,6 @@ def save(
 ) -> None:  # fmt: skip
     record = replace(
         record,
-        host=f"{training.host.name} (learner and buffer; episodes collected with FairTest's twin engine)",
         training_steps=curve[-1][0],
         test_return=curve[-1][1],
         command=shlex.join(["tools/train_with_twin.py", *sys.argv[1:]]),

@@ -4,8 +4,8 @@ What a team does wrong before it has learned anything says nothing about fairnes
 show what its task calls competent (`Task.competence`):
 
 share       where the task knows how much there is to receive (foraging: rewards are shares of the food), executed as
-            it is tested (epsilon-greedy, 0.05: decision 012): at least 0.7 of it, and nothing at all in less than 10%
-            of the episodes.
+            it is tested (epsilon-greedy, 0.05, or sampled from its policy: decision 012): at least 0.7 of it, and
+            nothing at all in less than 10% of the episodes.
 learning    elsewhere, executed greedily: more than a random team on the same seeds (99% interval of the paired
             difference above 0), and more than in the first half of its training, by at least 0.2 standard deviations
             of an episode's return.

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+HARDLY = -1e10  # the hosts' logit of an action that an agent does not have
+
 
 def forward_at_once(mac: Any) -> None:
     """For the hosts' basic controller with their recurrent agent, in either of its forms."""
@@ -29,13 +31,21 @@ def forward_at_once(mac: Any) -> None:
         if not mac.args.use_rnn:
             there = batch["filled"][:, :, 0] > 0
             x = agent.fc2(torch.relu(agent.rnn(torch.relu(agent.fc1(inputs[there])))))
+            x = answers_of(x, batch["avail_actions"][there])
             return x.new_zeros(*inputs.shape[:3], x.shape[-1]).index_put((there,), x)
         x = torch.relu(agent.fc1(inputs))
         cell, (episodes, steps, agents, hidden) = agent.rnn, x.shape
         weights = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh]
         x = x.transpose(0, 1).reshape(steps, episodes * agents, hidden)
         h, _ = torch.gru(x, x.new_zeros(1, episodes * agents, hidden), weights, True, 1, 0.0, True, False, False)
-        return agent.fc2(h.view(steps, episodes, agents, hidden).transpose(0, 1))
+        x = agent.fc2(h.view(steps, episodes, agents, hidden).transpose(0, 1))
+        return answers_of(x, batch["avail_actions"])
+
+    def answers_of(scores: Any, available: Any) -> Any:
+        """Q-values as they are, logits as probabilities: what the controller gives its learner."""
+        if getattr(mac, "agent_output_type", "q") != "pi_logits":
+            return scores
+        return scores.masked_fill(available == 0, HARDLY).softmax(dim=-1)
 
     def forward(batch: Any, t: int, test_mode: bool = False) -> Any:
         if t == 0:

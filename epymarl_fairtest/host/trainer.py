@@ -56,13 +56,12 @@ class Learning:
     def __init__(self, training: Training, record: PolicyRecord, available: Any) -> None:
         self.training, self.record, self._available = training, record, available
         self.steps = self.episodes = 0
-        if (
-            training.args.agent == "rnn"
-            and training.args.mac == "basic_mac"
-            and hasattr(training.learner, "target_mac")
-        ):
-            forward_at_once(training.mac)
-            forward_at_once(training.learner.target_mac)
+        copies = [
+            getattr(training.learner, name) for name in ("target_mac", "old_mac") if hasattr(training.learner, name)
+        ]
+        if training.args.agent == "rnn" and training.args.mac == "basic_mac" and copies:
+            for mac in (training.mac, *copies):
+                forward_at_once(mac)
 
     def policy(self) -> NetworkPolicy:
         return rebuild(self.training.mac.agent.state_dict(), self.record)

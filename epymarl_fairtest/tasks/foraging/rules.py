@@ -306,4 +306,4 @@ class ForagingTask(Task):
             raise FairTestError(
                 "the environment does not normalise its rewards: how much there is depends on the episode"
             )
-        return Competence("epsilon_greedy", least_share=0.7, most_empty=0.1)
+        return Competence("auto", least_share=0.7, most_empty=0.1)

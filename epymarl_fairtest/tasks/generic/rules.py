@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box, Tuple, flatdim, flatten
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.tasks.contract import MOST_FEATURES, Array, Task
 from epymarl_fairtest.tasks.generic.own import own_state
 from epymarl_fairtest.tasks.generic.proof import by_copy, by_state, same_continuations, same_episodes
@@ -24,6 +25,10 @@ MASK = (
     " are tested as they were trained, free to take any action."
 )
 LONGEST = 15  # steps of an episode that are compared
+
+
+class WrongSize(FairTestError):
+    """Observations that are not what the environment declares: no execution would be any use."""
 
 
 class GenericTask(Task):
@@ -77,6 +82,8 @@ class GenericTask(Task):
                     " reset(seed=…)."
                 )
             different = same_continuations(one, two, actions, by_copy if self.retraced else by_state)
+        except WrongSize:
+            raise
         except Exception as error:  # of an environment that nobody knows; what is wrong with it shows when it is tested
             return f"The environment cannot be restored ({type(error).__name__}: {error}): only seeds are tested."
         if different is not None:
@@ -117,6 +124,12 @@ class GenericTask(Task):
             return self._own.read(source)
         pairs = zip(self._spaces, seen, strict=True)
         rows: list[Any] = [np.ravel(one) if isinstance(space, Box) else flatten(space, one) for space, one in pairs]
+        sizes = [len(row) for row in rows]
+        if sizes != self._sizes:
+            raise WrongSize(
+                f"The agents of {type(source.unwrapped).__name__} see {sizes} numbers, and its observation_space says"
+                f" {self._sizes}. Observations must have the size that the environment declares, in every step."
+            )
         return np.concatenate(rows).astype(np.float64) if rows else np.zeros(0)
 
     def read(self, env: Any) -> Array:
