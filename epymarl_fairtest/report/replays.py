@@ -69,21 +69,17 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     index, roots = record.failures["index"], record.failures["root_seed"]
     lowest, typical = failures_to_watch(index, roots, stable, lambda rows: trajectories_of(task, failures.take(rows)))
 
-    whys = whys_of(record, task)
-
-    def scene_at(row: int) -> Scene:
-        name = str(record.summary.get("index", "jfi"))
-        return scene_of(task, failures.take([row]), 0, name, record.theta, record.agents)
-
+    whys, name = whys_of(record, task), str(record.summary.get("index", "jfi"))
     steps = packed(in_table(record, task, failures), record.agents, ROOM)
     room = ROOM - sum(map(len, steps))
 
     def shown_at(row: int) -> Replay:
         nonlocal room
-        scene = scene_at(row)
+        one = failures.take([row])
+        scene = scene_of(task, one, 0, name, record.theta, record.agents)
         film = drawing.gif(scene) if room > 0 and scene.steps <= LONGEST else b""
         room -= len(film) * 4 // 3  # as base64
-        choices = choices_of(task, episodes.q[row, : scene.steps], scene.actions)
+        choices = choices_of(task, one.q[0, : scene.steps], scene.actions)
         film = film if room >= 0 else b""
         return Replay(scene, film or None, drawing.png(scene), whys.get(scene.id), choices)
 
