@@ -135,11 +135,11 @@ def tenth_figure(drawing: Drawing, firsts: Firsts, budget: str) -> Figure:
 def _span(axes: Axes, values: Sequence[float | None]) -> None:
     """From the first to the last; with room for words where somebody never came so far."""
     known = [value for value in values if value is not None]
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    wide = max(known) / min(known) if known else 1.0
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if wide < 50 else (1,)))  # more would overlap
     axes.xaxis.set_major_formatter(PLAIN)
     axes.xaxis.set_minor_formatter(NullFormatter())
     if known:
-        wide = max(known) / min(known)
         axes.set_xlim(
             min(known) / wide**0.05 / 1.02, max(known) * 1.02 * wide ** (0.05 if len(known) == len(values) else 0.35)
         )
