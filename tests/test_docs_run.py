@@ -73,6 +73,7 @@ ADDED = {  # to a command that holds these words, unless it says the same itself
     "benchmarks.run": "--help",  # so does this
     "benchmarks.compiling": "--help",  # and this: a cold cache takes half a minute
     "benchmarks.paper": "--help",  # at the paper's scale or not at all
+    "benchmarks.growth": "--help",  # ten times that
 }
 # Behind the demo's own words:
 DEMO = (
@@ -87,7 +88,7 @@ NOT_HERE = {  # how a command begins -> why it is not executed
     "cd": "commands are executed in one folder, in which every page finds what it names",
     "python tools/search_pictures.py": "it draws the pictures of the repository",
     "fairtest study .* --backend (dask|ray) --address": "needs a cluster; test_study.py starts both kinds",
-    "fairtest study rq\\w+ --policies policies/(mpe-iql .*|pp-iql policies/pp-qmix) .*": "hours: test_study.py",
+    "fairtest study rq\\w+ --policies policies/(mpe-iql .*|mpe-mappo .*|pp-iql policies/pp-qmix) .*": "hours: test_study.py",
     ".* use_wandb=True": "needs an account",
     ".* env_args.key=my_world:Berries-v0": "test_extending.py makes this world and tests a team in it",
 }

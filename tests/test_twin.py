@@ -343,3 +343,15 @@ def test_whole_episodes_of_a_team_are_those_of_the_hosts_episode_runner(
 ) -> None:
     """A few; `python -m benchmarks.exact` compares a thousand of each."""
     assert measure(host, task, agent, count) == 0
+
+
+def test_two_bodies_on_one_spot_have_no_totals_and_the_others_theirs() -> None:
+    """Such starts are refused, but a smallest example may run into one: the simulator divides by zero."""
+    engine = twin("spread")
+    states = engine.initial_states(np.arange(3))
+    engine.keeps_course = False
+    whole = engine.execute(from_states("spread", states.copy())).rewards
+    states[1, :2] = states[1, 4:6]
+    broken = engine.execute(from_states("spread", states)).rewards
+    assert np.isnan(broken[1]).all()
+    assert np.array_equal(broken[[0, 2]], whole[[0, 2]])

@@ -85,6 +85,10 @@ class Group:
             running = meetings.at_clock(left, step)
             met = meetings.met(running, step, states, last)
             running[met] = left[met] = False
+            if not np.isfinite(states.sum()):  # bodies on one spot: the simulator divided by zero
+                lost = running & ~np.isfinite(states).all(axis=1)
+                totals[lost] = np.nan  # nothing that could be judged
+                running[lost] = left[lost] = False
             kernel.observe(states, running, seen)
             due = np.flatnonzero(running & (step <= forced_until)) if meetings.clock <= last_due else NOBODY
             forced = forced_now(tests, due, step) if len(due) else actions[due]
