@@ -88,7 +88,7 @@ NOT_HERE = {  # how a command begins -> why it is not executed
     "cd": "commands are executed in one folder, in which every page finds what it names",
     "python tools/search_pictures.py": "it draws the pictures of the repository",
     "fairtest study .* --backend (dask|ray) --address": "needs a cluster; test_study.py starts both kinds",
-    "fairtest study rq\\w+ --policies policies/(mpe-iql .*|mpe-mappo .*|pp-iql policies/pp-qmix) .*": "hours: test_study.py",
+    "fairtest study rq\\w+ --policies policies/(mpe-(iql|mappo) .*|pp-iql policies/pp-qmix) .*": "hours: test_study.py",
     ".* use_wandb=True": "needs an account",
     ".* env_args.key=my_world:Berries-v0": "test_extending.py makes this world and tests a team in it",
 }
