@@ -68,7 +68,7 @@ $(VENV)/.demo: $(VENV)/bin/python $(SETUP)
 $(VENV)/.test: $(VENV)/bin/python $(SETUP)
 	@echo "Installing FairTest, PyMARLzoo+ and the tools for tests and checks into $(VENV) (a few minutes)"
 	$(call INSTALL,$(EVERYTHING))
-	@$(VENV)/bin/python -m compileall -q -j 0 -x '/(tests?|rllib|tune|mypyc)/' $(VENV)/lib || true
+	@$(VENV)/bin/python -m compileall -q -j 0 -x '/(tests?|rllib|tune|mypyc)/' $(VENV)/lib > /dev/null || true
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.docs: $(VENV)/.demo $(SETUP)
