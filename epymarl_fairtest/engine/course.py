@@ -15,7 +15,7 @@ from epymarl_fairtest.core.episodes import Episodes, Remembered, Tests
 from epymarl_fairtest.core.scores import greedy, recorded
 from epymarl_fairtest.engine.action_rules import choose
 from epymarl_fairtest.engine.advance import record
-from epymarl_fairtest.engine.choice import choose_epsilon_greedy, slices
+from epymarl_fairtest.engine.choice import choose_epsilon_greedy
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import not_finite
 from epymarl_fairtest.tasks.contract import Kernel
@@ -54,10 +54,10 @@ def asked_about(policy: Policy, hidden: Values, kernel: Kernel) -> Asked:
 
 class Course:
     def __init__(
-        self, kernel: Kernel, policy: Policy, rule: ActionRule, group: Tests, rows: Rows, states: NDArray[np.float64],
-        hidden: Values, last: NDArray[np.int16],
+        self, kernel: Kernel, policy: Policy, rule: ActionRule, edges: NDArray[np.float64], group: Tests, rows: Rows,
+        states: NDArray[np.float64], hidden: Values, last: NDArray[np.int16],
     ) -> None:  # fmt: skip
-        self._kernel, self._policy, self._rule, self._edges = kernel, policy, rule, slices(rule)
+        self._kernel, self._policy, self._rule, self._edges = kernel, policy, rule, edges
         self._group, self._rows, self._states = group, rows, states
         self._last, self._step = last, group.start_step.copy()
         self._asked = asked_about(policy, hidden, kernel)

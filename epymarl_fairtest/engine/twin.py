@@ -118,8 +118,8 @@ class Twin:
     ) -> None:
         group = without_past(tests, rows)
         hidden, last = (part[rows] for part in before)  # copies, which this group changes
-        course = Course(self._kernel, self._policy, self._rule, group, rows, self._begin(group), hidden, last)
-        course.play(episodes, self._limit)
+        how = (self._kernel, self._policy, self._rule, self._edges)
+        Course(*how, group, rows, self._begin(group), hidden, last).play(episodes, self._limit)
 
 
 def _past(prefix: Episodes, policy: Policy) -> Episodes:
