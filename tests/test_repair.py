@@ -247,7 +247,7 @@ def test_the_table_of_repairs_grows_by_seeds(tmp_path: Path, fake: pytest.Monkey
     ]  # fmt: skip
     assert [float(row["rate"]) for row in rows[3:]] == [entry["rate"] for entry in document["repaired"]]
     (line,) = [line for line in tool.table(rows).splitlines() if line.startswith("| lbf-iql")]
-    assert line.split(" | ")[1:3] == [f"{document['steps']:,}", "2"]
+    assert line.split(" | ")[1:4] == [f"{document['steps']:,}", "1, 2", "2"]
 
 
 def test_what_testers_find_after_repairs_is_a_line_per_team_and_method(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,9 +34,9 @@ ENTRY = (
     "return_change", "return_change_low", "return_change_high", "worst_off_change", "formerly_fair", "newly_unfair",
     "newly_unfair_beyond_control", "beyond_control_high", "training_cpu_seconds", "seed_cpu_seconds",
 )  # fmt: skip
-COLUMNS = ("team", "arm", *ENTRY, "welfare", *WHOLE)
+COLUMNS = ("team", "arm", *ENTRY, "welfare", "weights", *WHOLE)
 HEAD = (
-    "team", "steps", "seeds", "before", "control", "repaired", "divided by", "return", "its 95% end, worst seed",
+    "team", "steps", "weights", "seeds", "before", "control", "repaired", "divided by", "return", "its 95% end, worst seed",
     "worst-off", "newly unfair beyond control", "CPU s a seed", "verdicts",
 )  # fmt: skip
 TESTED = ("policy", "variant", "seed", "budget", "failures", "distinct_failures", "distinct_failures_wide",
@@ -47,7 +47,8 @@ Row = dict[str, Any]
 def rows_of(folder: Path) -> list[Row]:
     """Of one repair: the team before, and control and repaired seed by seed."""
     document = read_repair(folder)
-    whole = {name: document[name] for name in WHOLE} | {"team": folder.name, "welfare": document["welfare"]["name"]}
+    welfare, whole = document["welfare"], {name: document[name] for name in WHOLE} | {"team": folder.name}
+    whole |= {"welfare": welfare["name"], "weights": " ".join(f"{weight:g}" for weight in welfare["weights"])}
     arms = {"before": [document["before"]], "control": document["control"], "repaired": document["repaired"]}
     return [
         whole | {"arm": arm} | {name: entry.get(name, "") for name in ENTRY}
@@ -56,9 +57,13 @@ def rows_of(folder: Path) -> list[Row]:
     ]
 
 
-def key(row: Row) -> tuple[int, str, int, str, int]:
+def key(row: Row) -> tuple[int, str, int, str, str, int]:
     known = TEAMS.index(row["team"]) if row["team"] in TEAMS else len(TEAMS)
-    return known, row["team"], int(row["steps"]), row["arm"], int(row["seed"] or 0)
+    return known, row["team"], int(row["steps"]), row["weights"], row["arm"], int(row["seed"] or 0)
+
+
+def recipe_of(row: Row) -> tuple[str, int, str]:
+    return row["team"], int(row["steps"]), row["weights"]
 
 
 def read(path: Path) -> list[Row]:
@@ -81,12 +86,12 @@ def take(folders: list[Path]) -> None:
 
 
 def table(rows: list[Row]) -> str:
-    """A line per team and length of training; means over its seeds, with the lowest and the highest."""
+    """A line per team, length of training and weights; means over its seeds, with the lowest and the highest."""
     lines: list[tuple[str, ...]] = [HEAD]
-    for recipe in dict.fromkeys((row["team"], row["steps"]) for row in sorted(rows, key=key)):
+    for recipe in dict.fromkeys(recipe_of(row) for row in sorted(rows, key=key)):
         arms: dict[str, list[Row]] = {"before": [], "control": [], "repaired": []}
         for row in rows:
-            if (row["team"], row["steps"]) == recipe:
+            if recipe_of(row) == recipe:
                 arms[row["arm"]].append(row)
         (before,) = arms.pop("before")
         lines.append(line(before, **arms))
@@ -125,6 +130,7 @@ def line(before: Row, control: list[Row], repaired: list[Row]) -> tuple[str, ...
     return (
         before["team"],
         f"{int(before['steps']):,}",
+        before["weights"].replace(" ", ", "),
         str(len(repaired)),
         f"{float(before['rate']):.2%}",
         spread(numbers(control, "rate"), ".2%"),
