@@ -18,6 +18,7 @@ from epymarl_fairtest.api.comparing import Comparison
 from epymarl_fairtest.api.repaired import Repaired
 from epymarl_fairtest.api.repairing import Listeners, Request, repaired
 from epymarl_fairtest.api.result import Result
+from epymarl_fairtest.api.shown import Replay, Why
 from epymarl_fairtest.api.starting import Started, begin, begin_again, begin_with
 from epymarl_fairtest.campaign.observers import Observer, Progress, beside_the_bar, in_notebook
 from epymarl_fairtest.core.errors import FairTestError
@@ -29,6 +30,7 @@ from epymarl_fairtest.strategies import configure, strategy_of
 from epymarl_fairtest.team.contract import Policy, Team
 from epymarl_fairtest.team.saved import live_team
 
+__all__ = ["Comparison", "Repaired", "Replay", "Result", "Why", "compare", "load", "repair", "resume", "test"]
 ARGUMENTS = "theta|confidence|policy|figure|out|steps|welfare|weight|share|executions|jobs|timeout|address|backend"
 """Of the command line that are arguments here, too; `--max-loss` is one with another sign."""
 

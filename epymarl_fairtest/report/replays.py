@@ -64,7 +64,7 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     if not record.failures:
         return Replays([], [], False)
     failures = FailureRows(record.path / "failures.npz")
-    task = task or task_of(record.path, record.manifest, failures.take(slice(None)))
+    task = task or task_of(record.path, record.manifest, failures.take(slice(BLOCK)))
     stable = np.flatnonzero(record.failures["status"] != "unstable")
     index, roots = record.failures["index"], record.failures["root_seed"]
     lowest, typical = failures_to_watch(index, roots, stable, lambda rows: trajectories_of(task, failures.take(rows)))
