@@ -84,7 +84,8 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
         return Replay(scene, film or None, drawing.png(scene), whys.get(scene.id), choices)
 
     worst, representative = ([shown_at(row) for row in rows.tolist()] for rows in (lowest, typical))
-    small = [Replay(one.scene, None, drawing.png(one.scene), one) for one in smalls_of(record, task)]
+    drawn = [(one.course, one) for one in smalls_of(record, task)]
+    small = [Replay(it.scene, None, drawing.png(it.scene), one, it.choices) for it, one in drawn]
     placed = any(one.scene.field.kind != "none" for one in worst)
     return Replays(worst, representative, placed, small, steps)
 
