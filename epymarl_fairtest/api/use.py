@@ -71,7 +71,7 @@ def test(
         if named and isinstance(team, str | os.PathLike | Team):
             raise FairTestError(f"{', '.join(named)}: only for a policy in memory; this team has its own environment.")
         if isinstance(team, str | os.PathLike):
-            return _finished(begin(Path(team), given, command))
+            return _finished(begin(_path(team, "the team"), given, command))
         live = team if isinstance(team, Team) else _live(team, env, env_args, time_limit, given)
         chosen = configure({"allocation": live.allocation, **given})
         strategy_of(chosen).check_settings(chosen, live.task)
@@ -219,7 +219,7 @@ def _warn(message: str) -> None:
 
 
 def _path(value: Any, what: str) -> Path:
-    if not isinstance(value, str | os.PathLike):
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise FairTestError(f"{what}: {value!r} is not allowed; give the path of a folder.")
     return Path(value)
 

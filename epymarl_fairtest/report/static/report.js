@@ -532,7 +532,7 @@
     article.setAttribute("role", "group");
     article.setAttribute("aria-label", `Failure ${scene.id}, index ${scene.index}`);
     canvas.setAttribute("aria-hidden", "true");
-    bars.append(make("p", "paid", "received so far; ring: worst off"));
+    bars.append(make("p", "paid", "received so far; ring: worse off"));
     side.append(canvas, bars);
     screen.append(side);
     article.append(make("h4", "", `Failure ${scene.id} \u00b7 index ${scene.index.toFixed(3)}`),
