@@ -17,7 +17,7 @@ from epymarl_fairtest.core.version import __version__
 from epymarl_fairtest.tasks import register_environments
 
 if TYPE_CHECKING:
-    from epymarl_fairtest.api import Comparison, Repaired, Replay, Result, Why, compare, load, repair, resume, test
+    from epymarl_fairtest.api.use import Comparison, Repaired, Replay, Result, Why, compare, load, repair, resume, test
 
 
 class _Package(ModuleType):
@@ -39,9 +39,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from epymarl_fairtest import api
+        from epymarl_fairtest.api import use
 
-        return getattr(api, name)
+        return getattr(use, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -320,13 +320,23 @@ def test_the_other_course_is_fair_and_the_same_up_to_its_decision(run: Path) -> 
     record, courses = read_run(run), read_courses(run, "what_if")
     with np.load(run / "failures.npz") as file:
         rows = {number: row for row, number in enumerate(file["id"].tolist())}
-        states = file["states"]
+        states, scores = file["states"], file["q"]
     judge = Judge(INDICES["jfi"], record.theta)
     received = judge.received(courses["rewards"])
     assert not judge.unfair(received).any()
     for row, number in enumerate(courses["id"].tolist()):
         step = int(courses["step"][row])
         assert np.array_equal(courses["states"][row, : step + 1], states[rows[number], : step + 1])
+        seen = step + 1  # at the decision itself everybody sees the same, and thinks the same of it
+        assert np.array_equal(courses["q"][row, :seen], scores[rows[number], :seen])
+        assert courses["q"][row, : courses["length"][row]].any(axis=(1, 2)).all(), "every step has scores"
+
+
+def test_other_courses_of_an_earlier_explanation_are_read_without_scores(run: Path, tmp_path: Path) -> None:
+    with np.load(run / "explain.npz") as file:
+        np.savez(tmp_path / "explain.npz", **{name: file[name] for name in file.files if not name.endswith("_q")})
+    earlier, now = read_courses(tmp_path, "what_if"), read_courses(run, "what_if")
+    assert earlier.keys() == now.keys() - {"q"}
 
 
 @pytest.mark.slow

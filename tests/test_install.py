@@ -534,6 +534,17 @@ def test_the_command_installs_checks_and_uninstalls(mini: Path, capsys: pytest.C
         run_cli("--uninstall")
 
 
+def test_the_command_says_which_checkout_it_replaces(
+    mini: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(mini, other)
+    assert run_cli(str(mini)) == 0
+    assert "before, it was" not in capsys.readouterr().out
+    assert run_cli(str(other)) == 0
+    assert f"before, it was {mini.resolve()}." in capsys.readouterr().out
+
+
 # --- the edited checkout really runs ----------------------------------------------------------------
 
 

@@ -186,8 +186,18 @@ def test_mistakes_are_told_in_pythons_words_and_leave_nothing(team: Path, tmp_pa
     refused(lambda: fairtest.test(team, out=out, budget="many"), "budget='many' is not allowed", "whole number")
     refused(lambda: fairtest.test(team, out=out, method="magic"), "method='magic'")
     refused(lambda: fairtest.test(team, out=5), "out: 5 is not allowed")
+    refused(lambda: fairtest.test(team, out=""), "out: '' is not allowed", "path of a folder")
+    refused(lambda: fairtest.test("", out=out), "the team: '' is not allowed", "path of a folder")
+    refused(lambda: fairtest.test(team, out=out, budget=0), "budget=0 is not allowed", "at least 1")
     refused(lambda: fairtest.test(team, out=out, options={"rounds": -1}), "rounds")
     assert not out.parent.exists()
+
+
+def test_a_folder_that_cannot_be_is_refused_before_anything_runs(team: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    for odd, why in (("file/run", "Not a directory"), ("a\0b", "null byte"), ("long" * 99, "File name too long")):
+        refused(lambda out=f"{tmp_path}/{odd}": fairtest.test(team, out=out), "cannot be a folder", why)
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_team_that_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -447,6 +447,15 @@ def test_the_verdict_of_a_search_tells_the_rate_and_what_was_found(copied: Calla
     )
 
 
+def test_failures_that_are_alike_are_not_said_to_come_from_more_starts_than_there_are(
+    copied: Callable[[str], Path],
+) -> None:
+    path = learned(copied("spread"))
+    found = viewed(path)
+    found.record.summary["distinct_starts"] = found.record.summary["distinct_failures"] + 1
+    assert verdict(found).endswith(f"the search found {found.record.summary['distinct_failures']} different failures.")
+
+
 def test_a_team_that_has_not_learned_is_told_so_before_anything_else(runs: Runs) -> None:
     told, random = runs.page("spread").text, viewed(runs("spread")).summary["competence"]["random_team"]
     assert verdict(viewed(runs("spread"))).startswith("This team has not learned its task. It treats")
@@ -501,7 +510,8 @@ def test_undefined_episodes_are_told_and_never_unfair(runs: Runs) -> None:
     assert found.rate.estimate < found.quantile
     told = runs.page("foraging").text
     assert f"In {found.undefined} of them nobody received anything" in told
-    assert f"and pays nobody in {percent(found.undefined / found.rate.executions)}".replace(PLAIN, " ") in told
+    nobody = percent(found.undefined / found.rate.executions).replace(PLAIN, " ")
+    assert f"In {nobody} of the random executions no agent received anything" in told
 
 
 def test_a_run_in_which_nobody_received_anything_says_so(copied: Callable[[str], Path]) -> None:

@@ -35,7 +35,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     root = tmp_path_factory.mktemp("pages")
     search(team("foraging"), chosen(budget=400), root / "foraging")
     search(walkers(), chosen(theta=0.9, epsilon=0.3), root / "generic")
-    found = {name: make_report(root / name).as_uri() for name in ("foraging", "generic")}
+    search(team(), chosen(method="random", budget=150, theta=0.9, engine="twin", explain=12), root / "explained")
+    found = {name: make_report(root / name).as_uri() for name in ("foraging", "generic", "explained")}
     for shape in ("disc", "diamond", "target", "hexagon"):  # the last one is known to nobody
         with reshaped(shape):
             copy = Path(shutil.copytree(root / "foraging", root / shape, ignore=shutil.ignore_patterns("report")))
@@ -450,9 +451,13 @@ def test_a_named_failure_without_a_player_opens_in_the_table(opened: Callable[..
     assert driver.switch_to.active_element.text == str(number)
 
 
-def test_a_player_shows_what_each_agent_thought_of_its_actions(opened: Callable[..., Any]) -> None:
-    driver = opened()
-    player = driver.find_element(By.CSS_SELECTOR, ".player")
+@pytest.mark.parametrize(("name", "sides"), [("foraging", 1), ("explained", 2)])
+def test_a_player_shows_what_each_agent_thought_of_its_actions(
+    opened: Callable[..., Any], name: str, sides: int
+) -> None:
+    driver = opened(name)
+    found = driver.find_elements(By.CSS_SELECTOR, ".player")
+    player = next(one for one in found if len(one.find_elements(By.CSS_SELECTOR, ".side")) == sides)
     choices = player.find_element(By.CSS_SELECTOR, ".choices")
     assert not choices.find_element(By.TAG_NAME, "table").is_displayed(), "numbers for those who ask"
     click(driver, choices.find_element(By.TAG_NAME, "summary"))
@@ -462,10 +467,14 @@ def test_a_player_shows_what_each_agent_thought_of_its_actions(opened: Callable[
     scene = driver.execute_script(
         "return JSON.parse(document.getElementById('data').textContent).scenes[arguments[0].dataset.scene]", player
     )
-    rows = choices.find_elements(By.CSS_SELECTOR, "tbody tr")
-    for agent, row in enumerate(rows):
-        cells = row.find_elements(By.TAG_NAME, "td")
-        assert numbers([cell.text for cell in cells]) == pytest.approx(scene["choices"]["scores"][1][agent], abs=0.51)
-        (taken,) = (place for place, cell in enumerate(cells) if cell.get_attribute("class") == "taken")
-        assert taken == scene["choices"]["taken"][1][agent]
-    assert len(rows) == 3
+    scenes = [scene, scene.get("instead")][:sides]  # what would have happened has them, too
+    tables = choices.find_elements(By.TAG_NAME, "table")
+    assert len(tables) == sides
+    for table, one in zip(tables, scenes, strict=True):
+        rows = table.find_elements(By.CSS_SELECTOR, "tbody tr")
+        for agent, row in enumerate(rows):
+            cells = row.find_elements(By.TAG_NAME, "td")
+            assert numbers([cell.text for cell in cells]) == pytest.approx(one["choices"]["scores"][1][agent], abs=0.51)
+            (taken,) = (place for place, cell in enumerate(cells) if cell.get_attribute("class") == "taken")
+            assert taken == one["choices"]["taken"][1][agent]
+        assert len(rows) == 3

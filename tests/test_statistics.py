@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from epymarl_fairtest.core.statistics import compare, mann_whitney, mean_of
+from epymarl_fairtest.core.statistics import area_interval, compare, mann_whitney, mean_error, mean_of
 
 
 def exact_p(a: list[float], b: list[float]) -> float:
@@ -113,3 +113,22 @@ def test_a_mean_knows_its_spread_and_how_many_runs_it_is_of() -> None:
     assert found.std == pytest.approx(math.sqrt(13))
     assert (mean_of([3.0]).mean, mean_of([3.0]).std) == (3.0, None)
     assert (mean_of([]).mean, mean_of([]).std, mean_of([]).runs) == (None, None, 0)
+
+
+def test_the_interval_of_a_mean_is_students() -> None:
+    values = np.random.default_rng(0).normal(3, 2, (12, 2))
+    for column, error in zip(values.T, mean_error(values), strict=True):
+        low, high = stats.t.interval(0.95, 11, column.mean(), stats.sem(column))
+        assert (column.mean() - error, column.mean() + error) == pytest.approx((low, high))
+    assert np.isnan(mean_error(values[:1])).all()
+
+
+def test_the_interval_of_an_area_holds_the_true_one_about_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    true, held = float(stats.norm.cdf(1 / math.sqrt(2))), 0
+    for _ in range(400):
+        unfair, fair = rng.normal(1, 1, 60), rng.normal(0, 1, 90)
+        low, high = area_interval(float((unfair[:, None] > fair).mean()), 60, 90)
+        held += low <= true <= high
+    assert 0.91 <= held / 400 <= 0.99
+    assert area_interval(0.7, 0, 90) == (0.0, 1.0)

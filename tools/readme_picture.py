@@ -42,9 +42,9 @@ def main() -> int:
 
 
 def gif(scene: Scene, why: Why) -> bytes:
-    instead, one = why.instead, why.decision
-    assert instead is not None
-    assert one is not None
+    assert why.instead is not None
+    assert why.decision is not None
+    instead, one = why.instead.scene, why.decision
     heads = [
         f"What happened: unfair, index {scene.index:.2f}",
         f"Agent {one['agent']} goes {one['action']} at step {one['step']}: fair, {instead.index:.2f}",

@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from epymarl_fairtest.core.statistics import compare, mean_of
+from epymarl_fairtest.strategies import STRATEGIES
 from epymarl_fairtest.study.kinds import KINDS
 from epymarl_fairtest.study.plan import OURS, in_front, labels_of
 from epymarl_fairtest.study.rows import ALSO, METRICS, Results
@@ -110,7 +111,7 @@ class Published:
         self.paper = PAPER[self.kind] if self.rows[0]["accounting"] == "paper" else {}  # it knows no other
         there = {row["policy"] for row in self.rows}
         self.teams = [team for team in TEAMS if team in there]
-        self.variants = list(dict.fromkeys(row["variant"] for row in self.rows))
+        self.variants = in_order(dict.fromkeys(row["variant"] for row in self.rows))
         self.labels = [labels_of(self.kind, self.variants).get(variant, variant) for variant in self.variants]
 
     def values(self, team: str, variant: str, metric: str) -> list[float]:
@@ -152,6 +153,13 @@ class Published:
     def cost(self) -> str:
         hours = sum(float(row["cpu_seconds"]) for row in self.rows) / 3600
         return f"{len(self.rows)} runs, {hours:.2f} CPU hours."
+
+
+def in_order(variants: Iterable[str]) -> list[str]:
+    """Methods as they are registered, each before its own variants; where no methods are compared, as they came."""
+    methods = list(STRATEGIES)
+    known = {one: methods.index(name) for one in variants if (name := one.partition(":")[0]) in STRATEGIES}
+    return sorted(variants, key=lambda one: (known.get(one, -1), one if one in known else ""))
 
 
 def table(header: Iterable[str], body: Iterable[Iterable[str]]) -> str:

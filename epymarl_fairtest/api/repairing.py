@@ -72,7 +72,7 @@ class Request:
                 raise FairTestError(f"--weight {weight:g} is not allowed; it must be above 0.")
         if self.run is not None and self.given:
             raise FairTestError(f"{', '.join(sorted(self.given))}: a RUN is repaired with its own settings. Leave it"
-                                " out, or give --policy instead of the run.")  # fmt: skip
+                                " out, or name the team's policy folder instead of the run.")  # fmt: skip
 
 
 @dataclass(frozen=True)

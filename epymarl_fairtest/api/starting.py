@@ -5,6 +5,7 @@ Whatever can be refused is refused before the run folder is made.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -86,7 +87,21 @@ def begin(policy: Path, given: Mapping[str, Any], command: str) -> Started:
 def begin_with(team: Team, settings: Settings, command: str, called: Path) -> Started:
     """A run of a team that is at hand; where no folder is given for it, it is called after `called`."""
     out = Path(settings.out) if settings.out else unused_folder(called)
+    refuse_unusable(out)
     return Started(team, settings, RunFolder(out), settings.root_seed(), command)
+
+
+def refuse_unusable(out: Path) -> None:
+    """A name that no folder can have, or one below a file."""
+    try:
+        os.lstat(out)
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise FairTestError(
+            f"fairtest_args.out={str(out)!r} cannot be a folder ({why}). Choose another one."
+        ) from error
 
 
 def unused_folder(policy: Path) -> Path:

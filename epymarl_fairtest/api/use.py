@@ -18,6 +18,7 @@ from epymarl_fairtest.api.comparing import Comparison
 from epymarl_fairtest.api.repaired import Repaired
 from epymarl_fairtest.api.repairing import Listeners, Request, repaired
 from epymarl_fairtest.api.result import Result
+from epymarl_fairtest.api.shown import Replay, Why
 from epymarl_fairtest.api.starting import Started, begin, begin_again, begin_with
 from epymarl_fairtest.campaign.observers import Observer, Progress, beside_the_bar, in_notebook
 from epymarl_fairtest.core.errors import FairTestError
@@ -29,6 +30,7 @@ from epymarl_fairtest.strategies import configure, strategy_of
 from epymarl_fairtest.team.contract import Policy, Team
 from epymarl_fairtest.team.saved import live_team
 
+__all__ = ["Comparison", "Repaired", "Replay", "Result", "Why", "compare", "load", "repair", "resume", "test"]
 ARGUMENTS = "theta|confidence|policy|figure|out|steps|welfare|weight|share|executions|jobs|timeout|address|backend"
 """Of the command line that are arguments here, too; `--max-loss` is one with another sign."""
 
@@ -69,7 +71,7 @@ def test(
         if named and isinstance(team, str | os.PathLike | Team):
             raise FairTestError(f"{', '.join(named)}: only for a policy in memory; this team has its own environment.")
         if isinstance(team, str | os.PathLike):
-            return _finished(begin(Path(team), given, command))
+            return _finished(begin(_path(team, "the team"), given, command))
         live = team if isinstance(team, Team) else _live(team, env, env_args, time_limit, given)
         chosen = configure({"allocation": live.allocation, **given})
         strategy_of(chosen).check_settings(chosen, live.task)
@@ -217,7 +219,7 @@ def _warn(message: str) -> None:
 
 
 def _path(value: Any, what: str) -> Path:
-    if not isinstance(value, str | os.PathLike):
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise FairTestError(f"{what}: {value!r} is not allowed; give the path of a folder.")
     return Path(value)
 

@@ -57,7 +57,7 @@ def demo(args: Namespace) -> int:
 
 def tested(out: Path) -> Path:
     """A shipped team, tested and explained; its page. What an earlier demo found is shown again."""
-    from epymarl_fairtest import api
+    from epymarl_fairtest.api import use as api
     from epymarl_fairtest.core.shipped import shipped
 
     run = out / TEAM
@@ -75,7 +75,7 @@ def tested(out: Path) -> Path:
 
 def trained(out: Path) -> Path:
     """A small team, trained and tested in a host; the page of its run."""
-    from epymarl_fairtest import api
+    from epymarl_fairtest.api import use as api
     from epymarl_fairtest.core.checkout import known_checkout
 
     checkout = known_checkout()

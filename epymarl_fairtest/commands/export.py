@@ -93,33 +93,15 @@ def failures_of(run: FinishedRun) -> Episodes:
 
 
 def smallest_of(run: FinishedRun, failures: Episodes) -> tuple[Episodes, NDArray[np.float64]]:
-    """Smallest examples as episodes that begin with them, on a stream on which they are unfair, and their index as they
-    were explained: some of them without exploration. Each has the id of its failure."""
-    from epymarl_fairtest.core.episodes import operator_code
-    from epymarl_fairtest.core.indices import INDICES
-    from epymarl_fairtest.core.judged import Judge
-    from epymarl_fairtest.store.explanation import read_courses, read_explanation
+    from epymarl_fairtest.store.smallest import smallest_examples
 
-    explanation = read_explanation(run.path) or {"failures": []}
-    small = {entry["id"]: entry["smallest"] for entry in explanation["failures"] if entry["smallest"]}
-    courses = read_courses(run.path, "smallest") if small else {}
-    if not small or not courses:
+    found = smallest_examples(run, failures)
+    if found is None:
         raise FairTestError(
             f"The run {str(run.path)!r} holds no smallest examples: none was found, or nobody asked (fairtest explain"
             f" {run.path}). Without --smallest its failures themselves are exported."
         )
-    known = np.isin(courses["id"], list(small)) & np.isin(courses["id"], failures.id)
-    drawn = np.flatnonzero((courses["kind"] == "smallest") & known)
-    ids = courses["id"][drawn]
-    place = {int(number): row for row, number in enumerate(failures.id)}
-    examples = failures.take(np.array([place[int(number)] for number in ids], np.int64))
-    examples.states[:] = 0.0
-    examples.states[:, 0] = [small[int(number)]["state"] for number in ids]
-    examples.stream = np.array([int(small[int(number)]["stream"]) for number in ids], np.uint64)
-    examples.shift, examples.start_step = np.zeros_like(examples.shift), np.zeros_like(examples.start_step)
-    examples.operator = np.full_like(examples.operator, operator_code("state"))
-    judge = Judge(INDICES[run.settings["index"]], run.theta, run.agents)
-    return examples, judge.index(judge.received(courses["rewards"][drawn]))
+    return found
 
 
 def targets(test_file: Path, *, force: bool) -> tuple[Path, Path]:

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from epymarl_fairtest.core.checkout import known_checkout
+from epymarl_fairtest.core.checkout import known_checkout, registered
 from epymarl_fairtest.core.errors import FairTestError
 
 ORDER = 20
@@ -46,8 +46,11 @@ def install_checkout(args: argparse.Namespace) -> int:
     if args.uninstall:
         print(uninstall(checkout))
         return 0
+    before = registered()
     report = install(checkout)
     print(report)
+    if before is not None and before != report.checkout:
+        print(f"This is now the checkout that commands use unless told otherwise; before, it was {before}.")
     print(
         f"Next: cd {shlex.quote(str(report.checkout))} &&"
         " python src/main.py --config=qmix --env-config=fairtest_lbf with fairtest=True t_max=50000"

@@ -49,7 +49,7 @@ def known_checkout() -> Path | None:
     home = os.environ.get("EPYMARL_HOME")
     if home:
         return require_checkout(home, "EPYMARL_HOME=")
-    path = _registered()
+    path = registered()
     try:
         return path if path is not None and is_checkout(path) else None
     except OSError:
@@ -66,7 +66,7 @@ def remember(path: Path) -> None:
 
 def forget(path: Path) -> None:
     """Undo `remember(path)`; another registered checkout stays."""
-    if _registered() == path.resolve():
+    if registered() == path.resolve():
         _register().unlink(missing_ok=True)
 
 
@@ -76,7 +76,7 @@ def _register() -> Path:
     return (base if base.is_absolute() else Path.home() / ".config") / "fairtest" / "checkout.json"
 
 
-def _registered() -> Path | None:
+def registered() -> Path | None:
     """The registered folder whether it exists or not; an unreadable register counts as empty."""
     try:
         return Path(json.loads(_register().read_text(encoding="utf-8"))["checkout"])

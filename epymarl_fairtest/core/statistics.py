@@ -10,8 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 LETTERS = ((0.71, "L"), (0.64, "M"), (0.56, "S"))  # large, medium, small; below: N, negligible
 CONFIDENCE = 0.95  # of an interval, unless another is asked for
@@ -102,6 +104,27 @@ def mean_of(values: Sequence[float]) -> Mean:
     if not len(values):
         return Mean(None, None, 0)
     return Mean(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))
+
+
+def mean_error(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Half the width of the 95% interval (Student's t) of the mean of each column; NaN where one row says nothing."""
+    from scipy.special import stdtrit
+
+    if len(values) < 2:
+        return np.full(values.shape[1:], np.nan)
+    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
+    error: NDArray[np.float64] = quantile * values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    return error
+
+
+def area_interval(area: float, positive: int, negative: int) -> tuple[float, float]:
+    """The 95% interval of an area under an ROC curve (Hanley and McNeil, 1982)."""
+    if positive < 1 or negative < 1 or not 0 <= area <= 1:
+        return 0.0, 1.0
+    one, two = area / (2 - area), 2 * area**2 / (1 + area)
+    spread = area * (1 - area) + (positive - 1) * (one - area**2) + (negative - 1) * (two - area**2)
+    error = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * float(np.sqrt(max(spread, 0.0) / (positive * negative)))
+    return max(area - error, 0.0), min(area + error, 1.0)
 
 
 def sign_test(more: int, less: int) -> float:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from epymarl_fairtest.core.numbers import percent
-from epymarl_fairtest.core.statistics import Rate
 from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.chart import ACCENT, DASHED, DOTTED, INK, PAPER, QUIET, Chart, Span, ticks
 from epymarl_fairtest.report.drawing import colour
@@ -71,21 +70,25 @@ def index_figure(view: View) -> str:
 
 def worst_figure(view: View) -> str:
     values = [group.worst_off for group in view.groups]
-    return _agents_figure(view, values, "worst off in", "how often each agent is the worst off", view.worst.least)
+    intervals = [(one.low, one.high) for one in view.worst.least]
+    return _agents_figure(view, values, "worst off in", "how often each agent is the worst off", intervals)
 
 
 def share_figure(view: View) -> str:
     values = [group.share for group in view.groups]
     label = "share of the cost" if view.sign == "negative" else "share of the sum"
-    return _agents_figure(view, values, label, "mean share of each agent")
+    last = view.groups[-1]
+    ends = zip((last.share - last.share_error).tolist(), (last.share + last.share_error).tolist(), strict=True)
+    intervals = list(ends) if np.isfinite(last.share_error).all() else []
+    return _agents_figure(view, values, label, "mean share of each agent", intervals)
 
 
 def _agents_figure(
-    view: View, values: Sequence[Any], label: str, description: str, intervals: Sequence[Rate] = ()
+    view: View, values: Sequence[Any], label: str, description: str, intervals: Sequence[tuple[float, float]]
 ) -> str:
     """Agents side by side, each group a bar: the last one solid, the others pale. The intervals are the last one's."""
     count, agents = len(view.groups), len(values[0])
-    most = max([float(np.max(one)) for one in values] + [one.high for one in intervals])
+    most = max([float(np.max(one)) for one in values] + [high for _, high in intervals])
     across, up = (-0.55, agents - 0.45), (0.0, most * 1.16 if most else 1.0)
     names = [agent(place) if agents <= 4 else str(place + 1) for place in view.places]
     chart = Chart(PANEL, 2.5, across, up, x=list(enumerate(names)), y=ticks(up, 5, lambda v: f"{100 * v:.0f}%"),
@@ -96,9 +99,9 @@ def _agents_figure(
             solid, x = g == count - 1, n + (g - (count - 1) / 2) * wide
             chart.box((x - 0.47 * wide, x + 0.47 * wide), (0, value), colour(view.places[n]), 1 if solid else 0.35)
             if solid and intervals:
-                chart.line([(x, intervals[n].low), (x, intervals[n].high)], INK, 1.2)
+                chart.line([(x, end) for end in intervals[n]], INK, 1.2)
             if agents <= 4:
-                top = intervals[n].high if solid and intervals else value
+                top = intervals[n][1] if solid and intervals else value
                 words = percent(float(value)).replace("\u00a0", "")
                 chart.text((x, top), words, beside=(0, -3), size=8, upright="bottom", behind=True)
     mean = float(np.mean(values[-1]))

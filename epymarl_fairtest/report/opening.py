@@ -43,6 +43,8 @@ def why(view: View) -> Data:
         return card("Why", "not explained", "fairtest explain looks into it.") | {"question": "Why?", "more": "why"}
     cause, count = max(explanation["causes"].items(), key=lambda item: item[1])
     short = f"{MEANING[cause]} in {count} of {explanation['explained']}"
+    if list(explanation["causes"].values()).count(count) > 1:
+        short = "different causes, none the commonest"
     return card("Why", short, first_sentence(explanation)) | {"question": "Why?", "more": "why"}
 
 

@@ -64,7 +64,7 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     if not record.failures:
         return Replays([], [], False)
     failures = FailureRows(record.path / "failures.npz")
-    task = task or task_of(record.path, record.manifest, failures.take(slice(None)))
+    task = task or task_of(record.path, record.manifest, failures.take(slice(BLOCK)))
     stable = np.flatnonzero(record.failures["status"] != "unstable")
     index, roots = record.failures["index"], record.failures["root_seed"]
     lowest, typical = failures_to_watch(index, roots, stable, lambda rows: trajectories_of(task, failures.take(rows)))
@@ -84,7 +84,8 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
         return Replay(scene, film or None, drawing.png(scene), whys.get(scene.id), choices)
 
     worst, representative = ([shown_at(row) for row in rows.tolist()] for rows in (lowest, typical))
-    small = [Replay(one.scene, None, drawing.png(one.scene), one) for one in smalls_of(record, task)]
+    drawn = [(one.course, one) for one in smalls_of(record, task)]
+    small = [Replay(it.scene, None, drawing.png(it.scene), one, it.choices) for it, one in drawn]
     placed = any(one.scene.field.kind != "none" for one in worst)
     return Replays(worst, representative, placed, small, steps)
 

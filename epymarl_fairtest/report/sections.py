@@ -14,7 +14,7 @@ from epymarl_fairtest.campaign.steps import STEPS, Step
 from epymarl_fairtest.campaign.steps.replay import replay_sentence
 from epymarl_fairtest.core.judged import places_of
 from epymarl_fairtest.core.ledger import ACCOUNTINGS, PURPOSES, is_charged
-from epymarl_fairtest.core.numbers import amount, listed, percent
+from epymarl_fairtest.core.numbers import amount, listed
 from epymarl_fairtest.report import wording
 from epymarl_fairtest.report.replays import Replay, Replays
 from epymarl_fairtest.report.view import Link, View
@@ -149,16 +149,17 @@ def groups_table(view: View) -> Data:
             group.name,
             [
                 number(group.episodes),
-                *map(amount, group.received.tolist()),
-                percent(float(group.ranked[0])),
-                percent(float(group.ranked[-1])),
+                *map(wording.mean_amount, group.received.tolist(), group.received_error.tolist()),
+                wording.mean_share(group.ranked[0], group.ranked_error[0]),
+                wording.mean_share(group.ranked[-1], group.ranked_error[-1]),
             ],
         )
         for group in view.groups
     ]
     return {
         "name": "What agents receive",
-        "caption": "What each agent received on average, and the mean share of the worst and the best off",
+        "caption": "What each agent received on average, and the mean share of the worst and the best off (± half of a"
+        " 95% interval)",
         "columns": ["episodes", *map(wording.agent, view.places), "worst off", "best off"],
         "rows": rows,
     }
@@ -228,7 +229,7 @@ def player(one: Replay, place: int) -> Data:
         "name": name,
         "label": f"{name}: {received}",
         "how": f"{scene.happened} · start seed {scene.root_seed} · {least} worst off ({amount(lowest)})",
-        "received": "received so far" + (" (0 is best)" if scene.costs else ""),
+        "received": f"received so far{' (0 is best)' if scene.costs else ''}; ring: worse off",
         "film": one.film and data_uri("image/gif", one.film),
         "still": data_uri("image/png", one.still),
         "why": one.why.card() if one.why else None,
@@ -412,7 +413,7 @@ def run_section(view: View) -> Data:
         "command": str(manifest.get("command", "")),
         "time": f"{_cpu_seconds(summary):.1f} CPU seconds, {number(summary['executed_steps'])} environment steps.",
         "phases": phases(summary),
-        "facts": [*facts, ("engine", summary.get("engine")), ("wall seconds", summary.get("wall_seconds"))],
+        "facts": [*facts, ("engine", summary.get("engine")), ("time by the clock", _clock(summary))],
         "settings": [(name, x if isinstance(x, str) else json.dumps(x)) for name, x in record.settings.items()],
         "versions": list(versions.items()),
         "files": files_of(record.path),
@@ -429,15 +430,22 @@ def files_of(path: Path) -> list[Data]:
 
 
 def phases(summary: Mapping[str, Any]) -> list[Data]:
-    spent = dict(summary.get("phases") or {})
+    """The longest first; what would be shown as nothing is part of everything else, at the end."""
+    known = sorted((summary.get("phases") or {}).items(), key=lambda item: -item[1])
+    spent = {name: seconds for name, seconds in known if seconds >= 0.05}
     rest = _cpu_seconds(summary) - sum(spent.values())
-    if rest > 0:
+    if rest >= 0.05:
         spent["everything else"] = rest
     most = max(spent.values(), default=0) or 1
     return [
         {"name": name, "width": f"{100 * seconds / most:.1f}", "seconds": f"{seconds:.1f}"}
-        for name, seconds in sorted(spent.items(), key=lambda item: -item[1])
+        for name, seconds in spent.items()
     ]
+
+
+def _clock(summary: Mapping[str, Any]) -> str | None:
+    seconds = summary.get("wall_seconds")
+    return None if seconds is None else f"{float(seconds):.1f} s"
 
 
 def _cpu_seconds(summary: Mapping[str, Any]) -> float:

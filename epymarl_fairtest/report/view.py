@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.coverage import ALL, maps_of
 from epymarl_fairtest.core.indices import INDICES
-from epymarl_fairtest.core.statistics import Rate
+from epymarl_fairtest.core.statistics import Rate, mean_error
 from epymarl_fairtest.core.worst_off import NATURAL, STARTS, WorstOff, votes, worst_off
 from epymarl_fairtest.store.finished import Columns, FinishedRun
 from epymarl_fairtest.store.read import damaged
@@ -45,6 +45,9 @@ class Group:
     ranked: Floats  # mean share of the worst off, the next, ... the best off
     left_behind: int  # episodes in which the lowest is further from the next than the highest is
     favoured: int  # and the other way round
+    received_error: Floats  # half of the 95% interval of each mean above; NaN where there is a single episode
+    share_error: Floats
+    ranked_error: Floats
 
 
 @dataclass(frozen=True)
@@ -249,15 +252,17 @@ def group_of(name: str, received: Floats) -> Group:
     ranked = np.take_along_axis(received, order, axis=1)
     down = ranked[:, 1] - ranked[:, 0] if received.shape[1] > 1 else np.zeros(len(received))
     up = ranked[:, -1] - ranked[:, -2] if received.shape[1] > 1 else np.zeros(len(received))
+    by_rank = np.take_along_axis(share, order, axis=1)
     return Group(
         name,
         len(received),
         received.mean(axis=0),
         share.mean(axis=0),
         least.mean(axis=0),
-        np.take_along_axis(share, order, axis=1).mean(axis=0),
+        by_rank.mean(axis=0),
         int((down > up).sum()),
         int((up > down).sum()),
+        *map(mean_error, (received, share, by_rank)),
     )
 
 

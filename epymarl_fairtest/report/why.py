@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.campaign.steps.explain import words
 from epymarl_fairtest.core.episodes import Episodes, operator_code
 from epymarl_fairtest.core.numbers import percent
+from epymarl_fairtest.report.choices import choices_of
 from epymarl_fairtest.report.scenes import Scene, scene_of
 from epymarl_fairtest.store.explanation import read_courses
 from epymarl_fairtest.store.finished import FinishedRun
@@ -28,11 +29,31 @@ GREEDY_WORDS = "without exploration"
 
 
 @dataclass(frozen=True)
+class Course:
+    """Another episode than the failure itself, and what its agents thought of their actions."""
+
+    scene: Scene
+    choices: Data | None
+
+    @staticmethod
+    def of(record: FinishedRun, task: Task, courses: Mapping[str, NDArray[Any]], row: int) -> Course:
+        """`courses` as explain.npz holds them."""
+        episode = _episode(courses, row)
+        index = str(record.summary.get("index", "jfi"))
+        scene = scene_of(task, episode, 0, index, record.theta, record.agents)
+        return Course(scene, choices_of(task, episode.q[0, : scene.steps], scene.actions))
+
+    def as_json(self) -> Data:
+        told = {"changed": False, "happened": "", "worse": self.scene.worse.tolist(), "choices": self.choices}
+        return self.scene.as_json() | told
+
+
+@dataclass(frozen=True)
 class Why:
     """What is known about one failure, and its other course where there is a better one."""
 
     entry: Mapping[str, Any]
-    instead: Scene | None
+    instead: Course | None
 
     @property
     def decision(self) -> Mapping[str, Any] | None:
@@ -54,7 +75,7 @@ class Why:
             "decisions": [words.decision_sentence(one) for one in self.entry["decisions"]],
             "scores": self.scores(),
             "text": [sentence[:1].upper() + sentence[1:] for sentence in sentences if sentence],
-            "instead": None if self.instead is None else self._instead(self.instead),
+            "instead": None if self.instead is None else self._instead(self.instead.scene),
         }
 
     def _instead(self, scene: Scene) -> str:
@@ -81,11 +102,7 @@ class Why:
         if one is not None:
             marks.append({"step": one["step"], "kind": "decision", "words": self.change.partition(", ")[2]})
         deciding = None if one is None else {"step": one["step"], "agent": one["agent"] - 1}
-        instead = None
-        if self.instead is not None:
-            instead = self.instead.as_json() | {
-                "changed": False, "happened": "", "worse": self.instead.worse.tolist(), "decision": deciding,
-            }  # fmt: skip
+        instead = None if self.instead is None else self.instead.as_json() | {"decision": deciding}
         return {"marks": marks, "course": entry["course"], "decision": deciding, "instead": instead}
 
 
@@ -95,13 +112,10 @@ def whys_of(record: FinishedRun, task: Task) -> dict[int, Why]:
         return {}
     courses = read_courses(record.path, "what_if")
     rows = {int(number): row for row, number in enumerate(courses.get("id", ()))}
-    index = str(record.summary.get("index", "jfi"))
     return {
         entry["id"]: Why(
             entry,
-            None
-            if entry["id"] not in rows
-            else scene_of(task, _episode(courses, rows[entry["id"]]), 0, index, record.theta, record.agents),
+            Course.of(record, task, courses, rows[entry["id"]]) if entry["id"] in rows else None,
         )
         for entry in record.explanation["failures"]
     }
@@ -112,8 +126,12 @@ class Small:
     """A smallest example, and the nearest start that is fair."""
 
     entry: Mapping[str, Any]
-    scene: Scene
-    instead: Scene | None
+    course: Course
+    instead: Course | None
+
+    @property
+    def scene(self) -> Scene:
+        return self.course.scene
 
     def card(self) -> Data:
         small = self.entry["smallest"]
@@ -134,10 +152,7 @@ class Small:
         }
 
     def as_json(self) -> Data:
-        instead = None
-        if self.instead is not None:
-            instead = self.instead.as_json() | {"changed": False, "happened": "", "worse": self.instead.worse.tolist()}
-        return {"instead": instead}
+        return {"instead": None if self.instead is None else self.instead.as_json()}
 
 
 def smalls_of(record: FinishedRun, task: Task) -> list[Small]:
@@ -149,16 +164,13 @@ def smalls_of(record: FinishedRun, task: Task) -> list[Small]:
         (int(n), str(k)): row
         for row, (n, k) in enumerate(zip(courses.get("id", ()), courses.get("kind", ()), strict=True))
     }
-    index = str(record.summary.get("index", "jfi"))
 
-    def scene(number: int, kind: str) -> Scene | None:
+    def course(number: int, kind: str) -> Course | None:
         row = rows.get((number, kind))
-        if row is None:
-            return None
-        return scene_of(task, _episode(courses, row), 0, index, record.theta, record.agents)
+        return None if row is None else Course.of(record, task, courses, row)
 
-    found = [(entry, scene(entry["id"], "smallest")) for entry in record.explanation["failures"] if entry["smallest"]]
-    small = [Small(entry, one, scene(entry["id"], "fair")) for entry, one in found if one is not None]
+    found = [(entry, course(entry["id"], "smallest")) for entry in record.explanation["failures"] if entry["smallest"]]
+    small = [Small(entry, one, course(entry["id"], "fair")) for entry, one in found if one is not None]
     return sorted(small, key=lambda one: one.instead is None)[:MOST_SMALL]
 
 
@@ -169,7 +181,7 @@ def _episode(courses: Mapping[str, NDArray[Any]], row: int) -> Episodes:
     return Episodes(
         **one,
         obs=nothing,
-        q=nothing,
+        q=courses["q"][row : row + 1] if "q" in courses else nothing,
         root_seed=np.zeros(1, np.int64),
         stream=np.zeros(1, np.uint64),
         shift=np.zeros(1, np.int32),

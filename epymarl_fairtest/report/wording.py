@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from epymarl_fairtest.campaign.cautions import MANY, not_learned, worst_off_sentence
+from epymarl_fairtest.campaign.cautions import not_learned, worst_off_sentence
 from epymarl_fairtest.campaign.coverage import ALL
 from epymarl_fairtest.core import numbers
-from epymarl_fairtest.core.numbers import listed, percent
-from epymarl_fairtest.core.statistics import Rate, rate_of
+from epymarl_fairtest.core.numbers import amount, listed, percent
+from epymarl_fairtest.core.statistics import Rate, area_interval, rate_of
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.report.view import Coverage, Floats, Group, Link, Round, View
 
@@ -45,9 +45,10 @@ def verdict(view: View) -> str:
     """The one sentence at the top."""
     summary, rate = view.record.summary, view.rate
     failures, judged = int(summary["failures"]), int(summary.get("evaluated", 0))
-    found = (
-        f"{several(int(summary['distinct_failures']), 'different failure')} from {several(starts(summary), 'start')}"
-    )
+    distinct, begun = int(summary["distinct_failures"]), starts(summary)
+    found = several(distinct, "different failure")
+    if begun <= distinct:  # alike failures may come from more starts than there are different ones
+        found += f" from {several(begun, 'start')}"
     if judged and int(summary.get("undefined", 0)) == judged:
         return "Nothing can be said about fairness: in no executed episode did any agent receive anything."
     if rate is None:
@@ -55,18 +56,13 @@ def verdict(view: View) -> str:
             found = f"no unfair execution in {several(judged, 'episode')}"
         unknown = "how often the team is unfair in random executions is not known from this run"
         return f"The search ({summary.get('method')}) found {found}; {unknown}."
-    empty = view.undefined / rate.executions
     if rate.count:
         team = "This team has not learned its task. It" if not_learned(view.summary) else "This team"
         often = f"{team} treats an agent unfairly in {estimate(rate)[0]} of its random executions"
-        if empty >= MANY:
-            often += f" and pays nobody in {percent(empty)}"
         if view.searched:
             return f"{often}; the search found {found}."
         return f"{often}: {number(rate.count)} of {number(rate.executions)} were unfair."
     bound = f"at most {estimate(rate)[2]} of its random executions are unfair, with 95% confidence"
-    if empty >= MANY:
-        bound += f"; in {percent(empty)} nobody receives anything"
     if failures:
         none = f"None of {several(rate.executions, 'random execution')} of this team was unfair"
         return f"{none} ({bound}), but the search found {found}."
@@ -92,7 +88,7 @@ def rate_sentence(view: View) -> str:
         f" exact binomial 95% interval {low} to {high}."
     )
     if view.undefined:
-        sentence += f" In {number(view.undefined)} of them nobody received anything; they count as not unfair."
+        sentence += f" In {number(view.undefined)} of them nobody received anything; these are not counted as unfair."
     return sentence
 
 
@@ -190,9 +186,8 @@ def worst_caption(view: View) -> str:
 
 def share_caption(view: View) -> str:
     part = "cost" if view.sign == "negative" else "sum"
-    return f"Mean share of the {part} per agent. " + (
-        " ".join(f"{_named(group)}: {_shares(view, group.share)}." for group in view.groups)
-    )
+    means = " ".join(f"{_named(group)}: {_shares(view, group.share, group.share_error)}." for group in view.groups)
+    return f"Mean share of the {part} per agent (± half of a 95% interval). {means}"
 
 
 def pattern_sentence(view: View) -> str:
@@ -219,8 +214,18 @@ def _named(group: Group) -> str:
     return f"{group.name.capitalize()} ({number(group.episodes)})"
 
 
-def _shares(view: View, values: Floats) -> str:
-    return listed([f"{agent(place)} {percent(float(x))}" for place, x in zip(view.places, values, strict=True)])
+def _shares(view: View, values: Floats, errors: Floats | None = None) -> str:
+    told = [percent(float(x)) for x in values] if errors is None else list(map(mean_share, values, errors))
+    return listed([f"{agent(place)} {share}" for place, share in zip(view.places, told, strict=True)])
+
+
+def mean_share(mean: float, error: float) -> str:
+    """A mean share and half of its interval."""
+    return percent(float(mean)) + (f" ± {percent(float(error))}" if np.isfinite(error) else "")
+
+
+def mean_amount(mean: float, error: float) -> str:
+    return amount(mean) + (f" ± {amount(error)}" if np.isfinite(error) else "")
 
 
 def interval(rate: Rate) -> str:
@@ -237,7 +242,8 @@ def competence_sentences(view: View) -> list[str]:
         p = "p < 0.001" if random["p"] < 0.001 else f"p = {random['p']:.3f}"
         sentences.append(
             f"From the same {several(random['starts'], 'start')} the team received more than a team that acts at random"
-            f" in {number(random['better'])}, and less in {number(random['worse'])} (exact sign test, {p})."
+            f" in {number(random['better'])}{_of_starts(random)}, and less in {number(random['worse'])} (exact sign"
+            f" test, {p})."
         )
     if competence:
         some = "In each of its random executions some agent received something."
@@ -250,6 +256,11 @@ def competence_sentences(view: View) -> list[str]:
             " another number of agents."
         )
     return sentences
+
+
+def _of_starts(random: Mapping[str, Any]) -> str:
+    better, starts = random["better"], random["starts"]
+    return f" ({interval(rate_of(better, starts))})" if 0 <= better <= starts > 0 else ""
 
 
 def growth_caption(view: View) -> str:
@@ -322,8 +333,15 @@ def predictor_sentence(view: View) -> str:
 
 def roc_caption(view: View) -> str:
     predictor = view.record.summary["predictor"]
+    positive = int(predictor.get("unfair") or 0)
+    negative = int(predictor.get("episodes") or 0) - positive
+
+    def told(area: float) -> str:
+        low, high = area_interval(area, positive, negative)
+        return f"{area:.3f} (95% interval {low:.3f} to {high:.3f})" if (low, high) != (0, 1) else f"{area:.3f}"
+
     parts = [
-        f"{predictor[key]:.3f} {name}"
+        f"{told(float(predictor[key]))} {name}"
         for key, name in (
             ("auc_abstract", "from what the team decides, without seeing rewards"),
             ("auc_full", "with fairness features, which hold what each agent received"),

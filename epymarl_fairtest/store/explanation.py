@@ -71,7 +71,10 @@ SHAPES = {
     "actions": 3,
     "rewards": 3,
     "length": 1,
+    "q": 4,
 }  # axes, as what_if_... and smallest_...
+
+LATER = {"q"}  # earlier explanations do not hold the scores
 
 
 def read_explanation(run: Path) -> dict[str, Any] | None:
@@ -95,11 +98,13 @@ def read_courses(run: Path, of: str) -> dict[str, NDArray[Any]]:
         return {}
     named = {name: values for name, values in read_arrays(path).items() if name.startswith(f"{of}_")}
     arrays = {name.removeprefix(f"{of}_"): values for name, values in named.items()}
-    fits = arrays.keys() == SHAPES.keys() and all(arrays[name].ndim == axes for name, axes in SHAPES.items())
+    known = SHAPES.keys() - LATER <= arrays.keys() <= SHAPES.keys()
+    fits = known and all(values.ndim == SHAPES[name] for name, values in arrays.items())
     if not fits or len({len(one) for one in arrays.values()}) != 1:
         raise damaged(path, "its columns do not hold other courses of failures")
     states, actions, length = arrays["states"], arrays["actions"], arrays["length"]
-    if states.shape[1] != actions.shape[1] + 1 or actions.shape != arrays["rewards"].shape:
+    scored = "q" not in arrays or arrays["q"].shape[:3] == actions.shape
+    if states.shape[1] != actions.shape[1] + 1 or actions.shape != arrays["rewards"].shape or not scored:
         raise damaged(path, "its columns do not fit together")
     if not (np.isfinite(arrays["rewards"]).all() and ((length >= 0) & (length <= actions.shape[1])).all()):
         raise damaged(path, "its columns hold odd numbers")

@@ -222,9 +222,10 @@
       const places = [...article.querySelectorAll(".side")];
       this.sides = scenes.map((one, n) => ({
         scene: one, field: new Field(places[n].querySelector("canvas"), one), bars: this.makeBars(places[n].querySelector(".bars"), one),
+        name: scenes.length > 1 ? places[n].querySelector(".which").textContent.split(" \u00b7 ")[0] : "",
       }));
       this.makeControls(article.querySelector(".controls"));
-      if (scene.choices) this.makeChoices(article.querySelector(".controls"), scene.choices);
+      this.makeChoices(article.querySelector(".controls"), this.sides.filter((side) => side.scene.choices));
       article.tabIndex = 0;
       article.addEventListener("keydown", (event) => this.key(event));
       this.show(this.steps);
@@ -284,34 +285,45 @@
       place.append(this.button, slider, this.speed, step);
     }
 
-    makeChoices(place, { actions, scores }) { // what each agent thought of its actions
-      const part = make("details", "choices"), head = make("tr"), table = make("table"), frame = make("div", "scroll");
+    makeChoices(place, sides) { // what each agent thought of its actions, on either side
+      this.thoughts = [];
+      if (!sides.length) return;
+      const part = make("details", "choices");
       this.thought = make("summary");
-      head.append(make("td"), ...actions.map((name) => { const cell = make("th", "", name); cell.scope = "col"; return cell; }));
-      this.thoughts = scores[0].map((_, n) => {
-        const row = make("tr"), who = make("th", "", `agent ${n + 1}`), cells = actions.map(() => make("td"));
-        who.scope = "row";
-        row.append(who, ...cells);
-        return { row, cells };
-      });
-      const rows = make("tbody"), heads = make("thead");
-      heads.append(head);
-      rows.append(...this.thoughts.map((one) => one.row));
-      table.append(heads, rows);
-      Object.assign(frame, { tabIndex: 0, role: "region", ariaLabel: `Scores of the actions of failure ${this.scene.id}` });
-      frame.append(table);
-      part.append(this.thought, frame);
+      part.append(this.thought);
+      for (const { scene: { choices }, name } of sides) {
+        const head = make("tr"), table = make("table"), frame = make("div", "scroll"), rows = make("tbody"), heads = make("thead");
+        head.append(make("td"), ...choices.actions.map((action) => { const cell = make("th", "", action); cell.scope = "col"; return cell; }));
+        const cells = choices.scores[0].map((scores, n) => {
+          const row = make("tr"), who = make("th", "", `agent ${n + 1}`), values = scores.map(() => make("td"));
+          who.scope = "row";
+          row.append(who, ...values);
+          rows.append(row);
+          return values;
+        });
+        heads.append(head);
+        if (name) table.append(make("caption", "", name));
+        table.append(heads, rows);
+        const label = `Scores of the actions of failure ${this.scene.id}${name ? `, ${name.toLowerCase()}` : ""}`;
+        Object.assign(frame, { tabIndex: 0, role: "region", ariaLabel: label });
+        frame.append(table);
+        part.append(frame);
+        this.thoughts.push({ choices, cells });
+      }
       place.append(part);
     }
 
-    showChoices({ what, scores, taken }) { // after the last step those that led to it
-      const step = Math.min(this.step, scores.length - 1);
-      this.thought.textContent = `${what} at step ${step}, the taken action framed`;
-      this.thoughts.forEach(({ cells }, n) => cells.forEach((cell, action) => {
-        const score = scores[step][n][action];
-        cell.textContent = score === null ? "\u2013" : shown(score);
-        cell.className = taken[step][n] === action ? "taken" : "";
-      }));
+    showChoices() { // after the last step those that led to it
+      const last = Math.max(...this.thoughts.map(({ choices }) => choices.scores.length)) - 1;
+      this.thought.textContent = `${this.thoughts[0].choices.what} at step ${Math.min(this.step, last)}, the taken action framed`;
+      for (const { choices: { scores, taken }, cells } of this.thoughts) {
+        const step = Math.min(this.step, scores.length - 1);
+        cells.forEach((values, n) => values.forEach((cell, action) => {
+          const score = scores[step][n][action];
+          cell.textContent = score === null ? "\u2013" : shown(score);
+          cell.className = taken[step][n] === action ? "taken" : "";
+        }));
+      }
     }
 
     makeCourse(scene) { // how likely it is to end unfair from each step on
@@ -337,7 +349,7 @@
       this.now.textContent = `step ${this.step} of ${this.steps}${part}${here}`;
       this.slider.value = this.step;
       this.slider.setAttribute("aria-valuetext", this.now.textContent);
-      if (this.scene.choices) this.showChoices(this.scene.choices);
+      if (this.thoughts.length) this.showChoices();
       for (const { scene, bars } of this.sides) scene.received[Math.min(this.step, scene.received.length - 1)].forEach((value, n) => {
         const { fill, value: text } = bars[n], zero = -this.low / this.span, end = (value - this.low) / this.span;
         fill.style.left = `${100 * Math.min(zero, end)}%`;
@@ -520,7 +532,7 @@
     article.setAttribute("role", "group");
     article.setAttribute("aria-label", `Failure ${scene.id}, index ${scene.index}`);
     canvas.setAttribute("aria-hidden", "true");
-    bars.append(make("p", "paid", "received so far; ring: worst off"));
+    bars.append(make("p", "paid", "received so far; ring: worse off"));
     side.append(canvas, bars);
     screen.append(side);
     article.append(make("h4", "", `Failure ${scene.id} \u00b7 index ${scene.index.toFixed(3)}`),

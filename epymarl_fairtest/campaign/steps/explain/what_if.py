@@ -17,7 +17,7 @@ from epymarl_fairtest.campaign.steps.explain.cause import NOISE
 from epymarl_fairtest.core.episodes import Episodes
 
 DECISION, GREEDY, SMALLEST, FAIR = "decision", "greedy", "smallest", "fair"
-KEPT = ("states", "actions", "rewards", "length")
+KEPT = ("states", "actions", "rewards", "length", "q")
 
 
 def kind_of(entry: dict[str, Any]) -> str | None:
@@ -46,6 +46,7 @@ def what_if(cases: Cases, entries: Sequence[dict[str, Any]]) -> Asking[dict[str,
     kept = Episodes.concatenate(parts) if parts else cases.episodes.take(rows)
     before = np.arange(kept.states.shape[1]) < step[:, None]
     kept.states[before] = cases.episodes.states[rows][before]  # what was the same all along
+    kept.q[before[:, :-1]] = cases.episodes.q[rows][before[:, :-1]]
     return {
         "id": cases.episodes.id[rows],
         "kind": np.array([kinds[n] for n in rows], "U8"),
