@@ -19,6 +19,7 @@ from epymarl_fairtest.engine.choice import choose_epsilon_greedy
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import not_finite
 from epymarl_fairtest.tasks.contract import Kernel
+from epymarl_fairtest.tasks.kernels.sizes import known
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
 Rows = NDArray[np.int64]
@@ -75,6 +76,8 @@ class Course:
         episodes.states[self._rows, self._step] = self._states
         episodes.length[self._rows] = self._step
         self._leave_out(self._step < limit)
+        kept = (episodes.obs, episodes.q, episodes.states, episodes.actions, episodes.rewards, episodes.length)
+        sizes = tuple(known(size) for size in (*episodes.obs.shape[2:], episodes.q.shape[3], episodes.states.shape[2]))
         while len(self._rows):
             rows, step, left, states = self._rows, self._step, self._left, self._states
             if isinstance(episodes, Remembered):
@@ -86,9 +89,8 @@ class Course:
                 forced = self._group.forced[np.arange(len(rows)), np.minimum(step, limit - 1)]
                 np.copyto(actions, forced, where=forced >= 0)
             kernel.step(states, left, actions, self._rewards, self._over, step)
-            kept = (episodes.obs, episodes.q, episodes.states, episodes.actions, episodes.rewards, episodes.length)
             now = (self._asked.inputs, q, states, actions, self._rewards)
-            running = record(*kept, rows, *now, self._over, limit, self._last, step, self._at, left)
+            running = record(*kept, rows, *now, self._over, limit, self._last, step, self._at, left, *sizes)
             if -(-running // CHUNK) < -(-len(rows) // CHUNK):
                 self._leave_out(left)
 
