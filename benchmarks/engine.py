@@ -168,9 +168,8 @@ def show_floor(rows: Sequence[dict[str, Any]]) -> None:
     )
     print("host's agent computes for so many worlds, with biases; its layers are these with activations and gates;")
     print("the bar is for a step beside the products, and how often it takes the time of the layers is in brackets")
-    print(
-        f"{'task':<10}{'agent':<8}{'products':>9}{'layers':>8}{'':>7}{'step':>8}{'':>15}   bar{'batch of 256 alone':>21}"
-    )
+    columns = f"{'task':<10}{'agent':<8}{'products':>9}{'layers':>8}{'':>7}{'step':>8}"
+    print(f"{columns}{'':>15}   bar{'batch of 256 alone':>21}")
     for row in rows:
         bar = BARS[row["agent"]]
         told = "met" if row["step_ratio"] <= bar else "missed"
