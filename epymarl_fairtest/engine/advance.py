@@ -5,6 +5,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.rewards import LARGEST
+from epymarl_fairtest.tasks.kernels.sizes import Sizes
 
 Amounts = NDArray[np.float64]
 Rows = NDArray[np.int64]
@@ -17,22 +18,23 @@ Values = NDArray[np.float32]
 def record(
     seen: Values, scores: Values, course: Amounts, done: Actions, received: Amounts, length: NDArray[np.int32],
     rows: Rows, inputs: Values, q: Values, states: Amounts, actions: Actions, rewards: Amounts, over: Mask, limit: int,
-    last: Actions, step: NDArray[np.int32], at: Rows, left: Mask,
+    last: Actions, step: NDArray[np.int32], at: Rows, left: Mask, agents: Sizes, sights: Sizes, choices: Sizes,
+    numbers: Sizes,
 ) -> int:  # fmt: skip
     """Write a step of the rows that are left to where it belongs (the first six), make the next step the current one,
-    and say how many rows are left."""
+    and say how many rows are left. The sizes of what is written come last."""
     running = 0
     for row in range(len(rows)):
         if left[row]:
             to, now = rows[row], step[row]
-            for agent in range(actions.shape[1]):
+            for agent in range(len(agents)):
                 last[row, agent] = done[to, now, agent] = actions[row, agent]
                 received[to, now, agent] = rewards[row, agent]
-                for number in range(seen.shape[3]):
+                for number in range(len(sights)):
                     seen[to, now, agent, number] = inputs[row, agent, number]
-                for action in range(q.shape[2]):
+                for action in range(len(choices)):
                     scores[to, now, agent, action] = q[row, agent, action]
-            for number in range(states.shape[1]):
+            for number in range(len(numbers)):
                 course[to, now + 1, number] = states[row, number]
             step[row] += 1
             at[row] += 1

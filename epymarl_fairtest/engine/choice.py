@@ -5,6 +5,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.engine.contract import ActionRule
+from epymarl_fairtest.tasks.kernels.sizes import Sizes
 
 
 def slices(rule: ActionRule) -> NDArray[np.float64]:
@@ -31,9 +32,11 @@ def _uniform(mixed_stream: np.uint64, counter: np.uint64) -> float:
 def choose_epsilon_greedy(
     q: NDArray[np.float32], running: NDArray[np.bool_], stream: NDArray[np.uint64], at: NDArray[np.int64],
     epsilon: float, available: NDArray[np.bool_], edges: NDArray[np.float64], actions: NDArray[np.int16],
+    each: Sizes, scored: Sizes,
 ) -> bool:  # fmt: skip
-    """Fill `actions` of running rows; False as soon as a Q-value is not finite."""
-    agents, count = q.shape[1], q.shape[2]
+    """Fill `actions` of running rows; False as soon as a Q-value is not finite. The numbers of agents and of actions
+    come last."""
+    agents, count, all_available = len(each), len(scored), available.all()
     for row in range(len(q)):
         if not running[row]:
             continue
@@ -43,7 +46,7 @@ def choose_epsilon_greedy(
             for action in range(count):
                 if not np.isfinite(q[row, agent, action]):
                     return False
-                if available[agent, action] and (best < 0 or q[row, agent, action] > value):
+                if (all_available or available[agent, action]) and (best < 0 or q[row, agent, action] > value):
                     best, value = action, q[row, agent, action]
             counter = np.uint64(2 * (at[row] * agents + agent))
             if epsilon > 0.0 and _uniform(mixed, counter) < epsilon:

@@ -19,6 +19,7 @@ from epymarl_fairtest.engine.choice import choose_epsilon_greedy
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.lockstep import not_finite
 from epymarl_fairtest.tasks.contract import Kernel
+from epymarl_fairtest.tasks.kernels.sizes import known
 from epymarl_fairtest.team.contract import CHUNK, Policy
 
 Rows = NDArray[np.int64]
@@ -75,7 +76,10 @@ class Course:
         episodes.states[self._rows, self._step] = self._states
         episodes.length[self._rows] = self._step
         self._leave_out(self._step < limit)
-        while len(self._rows):
+        kept = (episodes.obs, episodes.q, episodes.states, episodes.actions, episodes.rewards, episodes.length)
+        sizes = tuple(known(size) for size in (*episodes.obs.shape[2:], episodes.q.shape[3], episodes.states.shape[2]))
+        running = len(self._rows)
+        while running:
             rows, step, left, states = self._rows, self._step, self._left, self._states
             if isinstance(episodes, Remembered):
                 episodes.memory[rows[left], step[left]] = self._asked.hidden[left]
@@ -86,10 +90,9 @@ class Course:
                 forced = self._group.forced[np.arange(len(rows)), np.minimum(step, limit - 1)]
                 np.copyto(actions, forced, where=forced >= 0)
             kernel.step(states, left, actions, self._rewards, self._over, step)
-            kept = (episodes.obs, episodes.q, episodes.states, episodes.actions, episodes.rewards, episodes.length)
             now = (self._asked.inputs, q, states, actions, self._rewards)
-            running = record(*kept, rows, *now, self._over, limit, self._last, step, self._at, left)
-            if -(-running // CHUNK) < -(-len(rows) // CHUNK):
+            running = record(*kept, rows, *now, self._over, limit, self._last, step, self._at, left, *sizes)
+            if running and -(-running // CHUNK) < -(-len(rows) // CHUNK):
                 self._leave_out(left)
 
     def _leave_out(self, stay: NDArray[np.bool_]) -> None:
@@ -113,7 +116,8 @@ def chosen(
         np.copyto(actions, choose(q, group.stream, at, rule), where=running[:, None])
     else:
         epsilon = 0.0 if rule.kind == "greedy" else rule.epsilon
-        finite = choose_epsilon_greedy(q, running, group.stream, at, epsilon, rule.available, edges, actions)
+        sizes = known(q.shape[1]), known(q.shape[2])
+        finite = choose_epsilon_greedy(q, running, group.stream, at, epsilon, rule.available, edges, actions, *sizes)
     if not finite:
         bad = int((running & ~np.isfinite(q).all(axis=(1, 2))).argmax())
         raise not_finite(int(group.root_seed[bad]), int(step[bad]), reading)

@@ -12,6 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.tasks.kernels.seeds import WORDS, next_double, seed_stream
+from epymarl_fairtest.tasks.kernels.sizes import Sizes
 
 DT, DAMPING, CONTACT_FORCE, CONTACT_MARGIN = 0.1, 0.25, 1e2, 1e-3
 BODY_SENSITIVITY = 5.0  # of a body without an acceleration of its own
@@ -21,8 +22,6 @@ BLOCK = (
 NOWHERE = -1e4  # the depth of a contact out of reach
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
-Sizes = tuple[int, ...]
-"""Its length counts, not what is in it: that way the compiler knows the number of bodies, and unrolls the loops."""
 
 
 def constants(world: Any) -> tuple[Array, Array, NDArray[np.bool_], Array]:
@@ -97,6 +96,7 @@ def move(
 ) -> None:
     """One step of the worlds in the columns of `at`; `force` (2 * bodies, BLOCK) holds the thrust and is used up."""
     bodies, away, overlap = len(movers), np.empty(BLOCK), np.empty(BLOCK)
+    within = np.empty(BLOCK, np.int64)  # the columns in which two bodies are within reach of each other
     for a in range(bodies):
         for b in range(a + 1, bodies + len(places)):
             if collides[a] and collides[b]:
@@ -108,9 +108,14 @@ def move(
                     away[column] = math.sqrt(square)
                     depth = -(away[column] - touching) / CONTACT_MARGIN
                     overlap[column] = depth if square <= reach * reach else NOWHERE
+                count = 0
+                for column in range(BLOCK):  # listed without a branch, which the processor would guess wrong
+                    within[count] = column
+                    count += overlap[column] > NOWHERE
+                for number in range(count):
+                    overlap[within[number]] = softplus(overlap[within[number]]) * CONTACT_MARGIN
                 for column in range(BLOCK):  # beyond the reach exp underflows: the force is zero, and adds nothing
-                    depth = overlap[column]
-                    overlap[column] = softplus(depth) * CONTACT_MARGIN if depth > NOWHERE else 0.0
+                    overlap[column] = max(overlap[column], 0.0)
                 for column in range(BLOCK):
                     dx, dy = at[4 * a, column] - at[other, column], at[4 * a + 1, column] - at[other + 1, column]
                     fx = CONTACT_FORCE * dx / away[column] * overlap[column]

@@ -7,9 +7,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from epymarl_fairtest.tasks.kernels.sizes import Sizes, known
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe import physics
-from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Sizes, gather, look, move, push, put_back
+from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, gather, look, move, push, put_back
 
 
 class SpreadTwin:
@@ -17,7 +18,7 @@ class SpreadTwin:
 
     def __init__(self, env: Any) -> None:
         world = wrappers(env)[-1].world
-        self._movers, self._places = (0,) * len(world.agents), (0,) * len(world.landmarks)
+        self._movers, self._places = known(len(world.agents)), known(len(world.landmarks))
         self._constants = physics.constants(world)
 
     def reset(self, seeds: NDArray[np.int64], states: Array) -> None:

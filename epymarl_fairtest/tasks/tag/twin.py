@@ -7,12 +7,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from epymarl_fairtest.tasks.kernels.sizes import Sizes, known
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe import physics
-from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Sizes, gather, look, move, push, put_back
+from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, gather, look, move, push, put_back
 from epymarl_fairtest.tasks.tag.prey import HIDDEN_BOUND, INPUT_BOUND, SHAPES, VALUE_SCALE, Prey
 
-SEEN, HIDDEN, DONE = (0,) * SHAPES["w1"][0], (0,) * SHAPES["w2"][0], (0,) * SHAPES["w3"][1]
+SEEN, HIDDEN, DONE = known(SHAPES["w1"][0]), known(SHAPES["w2"][0]), known(SHAPES["w3"][1])
 
 
 class TagTwin:
@@ -22,7 +23,7 @@ class TagTwin:
         world = wrappers(env)[-1].world
         if len(world.agents) != 4:
             raise ValueError("more than one prey, or not three predators")
-        self._movers, self._places = (0,) * len(world.agents), (0,) * len(world.landmarks)
+        self._movers, self._places = known(len(world.agents)), known(len(world.landmarks))
         self._constants = physics.constants(world)
         self._moves = prey != "still"
         network = Prey.load()
