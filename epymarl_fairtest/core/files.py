@@ -186,7 +186,7 @@ def _write_values(entry: IO[bytes], values: NDArray[Any]) -> None:
     """As they lie in memory: numpy would copy them first, into memory that is fresh from the system."""
     flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
     for first in range(0, len(flat), AT_ONCE):
-        entry.write(memoryview(flat[first : first + AT_ONCE]))
+        entry.write(flat[first : first + AT_ONCE].data)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

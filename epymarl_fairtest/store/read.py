@@ -118,7 +118,7 @@ class Column:
         taken = np.empty((len(numbers), *self.shape[1:]), self.dtype)
         size = taken[:1].nbytes
         ends = [*(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
-        begin, values = 0, memoryview(taken.reshape(-1).view(np.uint8))
+        begin, values = 0, taken.reshape(-1).view(np.uint8).data
         with open(self.path, "rb") as file:
             for end in ends if taken.size else ():  # rows that follow each other are read at once
                 file.seek(self.first + int(numbers[begin]) * size)

@@ -20,8 +20,8 @@ def decision_certainty(
 
     def certainty(q: NDArray[np.float32]) -> NDArray[np.float64]:
         p = probabilities(q, available, reading, temperature)
-        agents: NDArray[np.float64] = (p * p).sum(axis=-1)
-        return agents.mean(axis=-1)
+        squares: NDArray[np.float64] = (p * p).sum(axis=-1).mean(axis=-1)
+        return squares
 
     return traces.mean_over_steps(in_blocks(certainty, traces.q, np.float64))
 
