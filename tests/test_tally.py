@@ -103,6 +103,26 @@ def test_compiled_and_plain_packing_decide_alike(monkeypatch: pytest.MonkeyPatch
         assert 0 < sum(kept[0]) < 200
 
 
+@pytest.mark.parametrize("distance", [0.0, 0.05, 0.3, 0.8])
+@pytest.mark.parametrize("whole", [0.0, 0.5, 1.0])
+def test_paths_sorted_into_cells_get_the_numbers_of_paths_compared_with_each(
+    distance: float, whole: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some or all of them last as long as any does; the others are in no cell."""
+    monkeypatch.setattr(packing, "FEW", 0)
+    paths, lengths = some_paths(400, 5)
+    chosen = np.random.default_rng(6).random(400) < whole
+    lengths[chosen] = 40
+    paths[paths == 99] = 0.5
+    found = []
+    for pack, many in ((plain.pack, 0), (compiled.pack, 0), (compiled.pack, 400)):
+        monkeypatch.setattr(compiled, "MANY", many)
+        monkeypatch.setattr(packing, "fastest_pack", lambda pack=pack: pack)
+        together = Packing(distance)
+        found.append([together.sort(paths[i : i + 30], lengths[i : i + 30]).tolist() for i in range(0, 400, 30)])
+    assert found[0] == found[1] == found[2]
+
+
 def test_nothing_is_compiled_for_few_paths_and_many_are_packed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     paths, lengths = some_paths(200, 2)
     parts = [slice(first, first + 20) for first in range(0, 200, 20)]

@@ -18,7 +18,7 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LEFT_OVER = re.compile(r"\..+\.[0-9a-f]+\.tmp")
+AT_ONCE = 1 << 20  # bytes of an array that are written at a time
 NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
@@ -141,27 +142,51 @@ def write_atomically(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False) -> None:
     """An .npz that numpy reads without pickle."""
-    save: Any = np.savez_compressed if compressed else np.savez
-    write_atomically(path, lambda file: save(file, allow_pickle=False, **arrays))
+
+    def fill(file: BinaryIO) -> None:
+        with _archive(file, compressed=compressed) as archive:
+            for name, array in arrays.items():
+                with _entry(archive, name, array.dtype, array.shape) as entry:
+                    _write_values(entry, array)
+
+    write_atomically(path, fill)
 
 
 def write_columns(path: Path, columns: Mapping[str, Sequence[Callable[[], NDArray[Any]]]], length: int) -> None:
     """An .npz whose arrays are too large to hold: the pieces of each, `length` rows in all, are copied in turn."""
 
     def fill(file: BinaryIO) -> None:
-        with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+        with _archive(file) as archive:
             for name, pieces in columns.items():
                 first = pieces[0]()
-                header = {"descr": first.dtype.str, "fortran_order": False, "shape": (length, *first.shape[1:])}
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                    np.lib.format.write_array_header_1_0(entry, header)
+                with _entry(archive, name, first.dtype, (length, *first.shape[1:])) as entry:
                     for read in pieces:
                         piece = read()
                         if (piece.dtype, piece.shape[1:]) != (first.dtype, first.shape[1:]):
                             raise ValueError(f"pieces of column {name!r} differ: {piece.dtype}, {piece.shape}")
-                        entry.write(np.ascontiguousarray(piece).tobytes())
+                        _write_values(entry, piece)
 
     write_atomically(path, fill)
+
+
+def _archive(file: BinaryIO, *, compressed: bool = False) -> zipfile.ZipFile:
+    return zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED, allowZip64=True)
+
+
+@contextlib.contextmanager
+def _entry(archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Iterator[IO[bytes]]:
+    """An array of an .npz whose values are still to be written."""
+    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+        np.lib.format.write_array_header_1_0(entry, header)
+        yield entry
+
+
+def _write_values(entry: IO[bytes], values: NDArray[Any]) -> None:
+    """As they lie in memory: numpy would copy them first, into memory that is fresh from the system."""
+    flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+    for first in range(0, len(flat), AT_ONCE):
+        entry.write(flat[first : first + AT_ONCE].data)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

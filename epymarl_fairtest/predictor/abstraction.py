@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import rng
+from epymarl_fairtest.core.blocks import in_blocks
 
 FEWEST, MOST = 1_500, 10_000
 """Joint states in the training data between which the abstraction is neither blind nor pedantic."""
@@ -23,9 +24,13 @@ _MULTIPLIERS = rng.named(0, "joint states").integers(0, 2**63, 4096, dtype=np.ui
 def joint_states(q: NDArray[np.float32], d: float) -> NDArray[np.uint64]:
     """The name of the joint abstract state of each step: q (steps, agents, actions) to (steps,)."""
     flat = q.reshape(len(q), q.shape[1] * q.shape[2])  # not -1: there may be no step at all
-    rounded = np.ceil(flat / np.float64(d)).astype(np.int64).view(np.uint64)
+    multipliers = _MULTIPLIERS[: flat.shape[1]]
+
+    def names(rows: NDArray[np.float32]) -> NDArray[np.uint64]:
+        return np.ceil(rows / np.float64(d)).astype(np.int64).view(np.uint64) @ multipliers
+
     with np.errstate(over="ignore"):
-        return rng.mix(rounded @ _MULTIPLIERS[: rounded.shape[1]])
+        return rng.mix(in_blocks(names, flat, np.uint64))
 
 
 @dataclass(frozen=True)

@@ -94,5 +94,6 @@ def in_table(record: FinishedRun, task: Task, failures: FailureRows) -> Iterator
     """All failures in the order of the table."""
     order = table_order(record.failures)
     for first in range(0, len(order), BLOCK):
-        some = failures.take(order[first : first + BLOCK])
-        yield from (played(task, some, row) for row in range(len(some)))
+        some = failures.columns(order[first : first + BLOCK], ("states", "rewards", "length"))
+        for states, rewards, steps in zip(some["states"], some["rewards"], some["length"].tolist(), strict=True):
+            yield played(task, states, rewards, steps)

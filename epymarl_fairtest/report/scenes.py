@@ -109,12 +109,12 @@ class Played:
     received: Array  # (steps+1, n_agents) by each agent so far
 
 
-def played(task: Task, episodes: Episodes, row: int) -> Played:
-    agents = episodes.rewards.shape[-1]
-    steps = int(episodes.length[row])
+def played(task: Task, states: Array, rewards: Array, steps: int) -> Played:
+    """One row of episodes, of which so many steps were played."""
+    agents = rewards.shape[-1]
     received = np.zeros((steps + 1, agents))
-    np.cumsum(episodes.rewards[row, :steps], axis=0, out=received[1:])
-    field = task.field(episodes.states[row, : steps + 1])
+    np.cumsum(rewards[:steps], axis=0, out=received[1:])
+    field = task.field(states[: steps + 1])
     if field.kind != "none" and len(field.agents) != agents:
         raise FairTestError(
             f"The task {task.name!r} draws {len(field.agents)} bodies of the shape {AGENT!r} for {agents} agents: its"
@@ -127,7 +127,7 @@ def scene_of(
     task: Task, episodes: Episodes, row: int, index: str = "jfi", theta: float | None = None, judged: Agents = "all"
 ) -> Scene:
     """The episode at `row`; `index` is the name of the fairness index that the `judged` agents are judged with."""
-    one = played(task, episodes, row)
+    one = played(task, episodes.states[row], episodes.rewards[row], int(episodes.length[row]))
     return Scene(
         one.field,
         one.received,

@@ -6,6 +6,7 @@ restores each state of the prefix in a world and looks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,12 @@ class FailureRows:
 
     def take(self, rows: Any) -> Episodes:
         """These failures, with `obs` that holds nothing."""
-        taken = {name: column[rows] for name, column in self._columns.items()}
+        taken = self.columns(rows, self._columns)
         return Episodes(**taken, obs=np.empty((*taken["actions"].shape, 0), np.float32))
+
+    def columns(self, rows: Any, names: Iterable[str]) -> dict[str, Any]:
+        """What is known of these failures under these names; nothing else of them is read."""
+        return {name: self._columns[name][rows] for name in names}
 
 
 def _fit(columns: dict[str, Any]) -> bool:

@@ -117,10 +117,12 @@ class Column:
         numbers = np.arange(self.shape[0])[rows]
         taken = np.empty((len(numbers), *self.shape[1:]), self.dtype)
         size = taken[:1].nbytes
+        ends = [*(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+        begin, values = 0, taken.reshape(-1).view(np.uint8).data
         with open(self.path, "rb") as file:
-            runs = np.split(np.arange(len(numbers)), np.flatnonzero(np.diff(numbers) != 1) + 1)
-            for run in runs if taken.size else ():  # rows that follow each other are read at once
-                file.seek(self.first + int(numbers[run[0]]) * size)
-                if file.readinto(taken[run[0] : run[-1] + 1]) != size * len(run):  # type: ignore[arg-type]
+            for end in ends if taken.size else ():  # rows that follow each other are read at once
+                file.seek(self.first + int(numbers[begin]) * size)
+                if file.readinto(values[begin * size : end * size]) != size * (end - begin):
                     raise damaged(self.path, "it ends too early")
+                begin = end
         return taken

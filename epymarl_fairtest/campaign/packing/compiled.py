@@ -3,46 +3,93 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from epymarl_fairtest.campaign.packing.cells import Cells, cells_of
 from epymarl_fairtest.campaign.packing.paths import ROUNDING, STRETCH, Paths
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
+MANY = 10_000  # kept paths that are worth sorting; up to there, comparing with each is as fast
 BLOCK = 256  # paths whose sums are compared at once, without a branch
 
 
-@njit(cache=True, nogil=True)
-def pack(stored: Paths, count: int, new: Paths, distance: float, largest: float, numbers: NDArray[np.int64]) -> None:
+def pack(stored: Paths, count: int, new: Paths, distance: float, largest: float, numbers: Rows) -> None:
     """Append each new path that is further than `distance` from the first `count` and those appended before it.
 
     Each gets the number of the first path that it is not far from, or its own.
     """
     bodies = new.places.shape[2]
     reach = bodies * (distance * (1 + ROUNDING) + 2 * ROUNDING * largest)  # per step; sums beyond it are surely far
+    cells = cells_of(stored, count if count > MANY else 0, reach)
+    _pack(stored, count, cells, new, distance, reach, numbers)
+
+
+@njit(cache=True, nogil=True)
+def _pack(stored: Paths, count: int, cells: Cells, new: Paths, distance: float, reach: float, numbers: Rows) -> None:
+    before, itself = len(cells.rows), np.arange(count + len(numbers))
     apart, until = np.empty(BLOCK), np.empty(BLOCK)
+    first, last = np.empty(4, np.int64), np.empty(4, np.int64)
+    own, steps = np.empty(4), stored.places.shape[1]
     for one in range(len(numbers)):
-        near = -1
-        for first in range(0, count, BLOCK):
-            last = min(first + BLOCK, count)
-            _add_up(stored, first, last, new.sums[:, :, one], new.lengths[one], apart, until)
-            for other in range(first, last):
-                steps = until[other - first]
-                if (
-                    apart[other - first] <= reach * steps
-                    and _may_be_near(stored.stretches[other], new.stretches[one], steps, reach)
-                    and _is_near(stored.places[other], new.places[one], steps, distance)
-                ):
-                    near = other
-                    break
-            if near >= 0:
-                break
-        numbers[one] = near if near >= 0 else count
-        if near < 0:
+        sums, length = new.sums[:, :, one], new.lengths[one]
+        how = (stored, new, one, distance, reach, apart, until)
+        _beside(cells, sums, steps - length, own, first, last)
+        near = _nearest(how, cells.sums, cells.lengths, cells.rows, cells.begins[-1], before, count, True)
+        for a in range(first[0], last[0]):
+            for b in range(first[1], last[1]):
+                for c in range(first[2], last[2]):
+                    row = ((a * cells.counts[1] + b) * cells.counts[2] + c) * cells.counts[3]
+                    begin, end = cells.begins[row + first[3]], cells.begins[row + max(last[3], first[3])]
+                    near = _nearest(how, cells.sums, cells.lengths, cells.rows, begin, end, near, False)
+        if near == count:
+            near = _nearest(how, stored.sums, stored.lengths, itself, before, count, count, True)
+        numbers[one] = near
+        if near == count:
             _keep(stored, count, new, one)
             count += 1
+
+
+@njit(cache=True, nogil=True)
+def _beside(cells: Cells, sums: Floats, waits: float, own: Floats, first: Rows, last: Rows) -> None:
+    """The cells, from the first up to the last along each sum, that hold every path with a place that may be near."""
+    own[:] = 0.0
+    for body in range(sums.shape[0]):
+        for axis in range(2):
+            added = sums[body, axis] + waits * sums[body, 2 + axis]
+            own[axis] += added
+            own[2 + axis] += -added if body % 2 else added
+    for axis in range(4):
+        place = math.floor((own[axis] - cells.low[axis]) / cells.width)
+        first[axis] = max(place - 1, 0)
+        last[axis] = min(place + 2, cells.counts[axis])
+
+
+@njit(cache=True, nogil=True)
+def _nearest(
+    how: Any, sums: Floats, lengths: Floats, rows: Rows, begin: int, end: int, near: int, ascending: bool
+) -> int:
+    """The first kept path that is near, of those listed from `begin` to `end`, or `near` if that comes before it."""
+    stored, new, one, distance, reach, apart, until = how
+    for first in range(begin, end, BLOCK):
+        last = min(first + BLOCK, end)
+        _add_up(sums, lengths, first, last, new.sums[:, :, one], new.lengths[one], apart, until)
+        for path in range(first, last):
+            steps, other = until[path - first], rows[path]
+            if (
+                apart[path - first] <= reach * steps
+                and other < near
+                and _may_be_near(stored.stretches[other], new.stretches[one], steps, reach)
+                and _is_near(stored.places[other], new.places[one], steps, distance)
+            ):
+                near = other
+                if ascending:
+                    return near
+    return near
 
 
 @njit(cache=True, nogil=True)
@@ -61,18 +108,20 @@ def _keep(stored: Paths, count: int, new: Paths, one: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _add_up(stored: Paths, first: int, last: int, own: Floats, length: float, apart: Floats, until: Floats) -> None:
+def _add_up(
+    kept: Floats, ended: Floats, first: int, last: int, own: Floats, length: float, apart: Floats, until: Floats
+) -> None:
     """How far apart the bodies of these paths and of a new one are at least, added up until both have ended.
 
     The sums of two bodies' positions are no further apart than the bodies are in all.
     """
-    lengths = stored.lengths[first:last]
+    lengths = ended[first:last]
     for path in range(last - first):
         until[path] = max(lengths[path], length)
         apart[path] = 0.0
     for body in range(own.shape[0]):
-        x, y = stored.sums[body, 0, first:last], stored.sums[body, 1, first:last]
-        last_x, last_y = stored.sums[body, 2, first:last], stored.sums[body, 3, first:last]
+        x, y = kept[body, 0, first:last], kept[body, 1, first:last]
+        last_x, last_y = kept[body, 2, first:last], kept[body, 3, first:last]
         own_x, own_y, own_last_x, own_last_y = own[body, 0], own[body, 1], own[body, 2], own[body, 3]
         for path in range(last - first):
             waits, own_waits = until[path] - lengths[path], until[path] - length

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.blocks import in_blocks
 from epymarl_fairtest.core.scores import probabilities
 from epymarl_fairtest.predictor import Predictor, Traces
 from epymarl_fairtest.strategies.fairtest.options import OBJECTIVES
@@ -16,8 +17,13 @@ def decision_certainty(
     traces: Traces, available: NDArray[np.bool_], reading: str, temperature: float
 ) -> NDArray[np.float64]:
     """f3 (Eq. f3): the mean of Σ_k p_k² over agents and steps, p the probabilities of the actions."""
-    p = probabilities(traces.q, available, reading, temperature)
-    return traces.mean_over_steps((p * p).sum(axis=-1).mean(axis=-1))
+
+    def certainty(q: NDArray[np.float32]) -> NDArray[np.float64]:
+        p = probabilities(q, available, reading, temperature)
+        squares: NDArray[np.float64] = (p * p).sum(axis=-1).mean(axis=-1)
+        return squares
+
+    return traces.mean_over_steps(in_blocks(certainty, traces.q, np.float64))
 
 
 class Fitness:
