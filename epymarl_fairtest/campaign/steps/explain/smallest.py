@@ -194,9 +194,7 @@ def _nearest_fair(cases: Cases, examples: Sequence[Example]) -> Asking[None]:
             close[n] += len(moves)
 
 
-def _surely_fair(
-    cases: Cases, examples: Sequence[Example], moves: Sequence[tuple[int, Array, float]]
-) -> Asking[None]:
+def _surely_fair(cases: Cases, examples: Sequence[Example], moves: Sequence[tuple[int, Array, float]]) -> Asking[None]:
     """Gives examples that have none yet the first of their moves that is mostly fair on other streams, too."""
     left = [(examples[n], state, away) for n, state, away in moves if examples[n].fair is None]
     unfair = yield from _mostly(cases, [(one.case, state) for one, state, _ in left], "fair", SURE, fair=True)
