@@ -31,7 +31,7 @@ from epymarl_fairtest.team.contract import CHUNK
 CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh exploration
 AGAIN = 2  # of them, that may be measured on other streams, one after the other until something is clear
 SURE = 32  # other streams at least, on which what is shown was measured
-ROUNDS = (16, *range(SURE, 257))  # streams after each round; beyond SURE for slips that may yet be clear
+ROUNDS: tuple[int, ...] = (16, *range(SURE, 257))  # streams after each round; beyond SURE for slips that may yet be clear
 FEW = 4 * CHUNK  # continuations that are as well executed together
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -139,7 +139,8 @@ def _not_yet(tried: Tried, rows: Rows, shown: Sequence[Decision]) -> Rows:
     """Those of these rows that change an action of which no change is shown."""
     known = {(one.case, one.step, one.agent) for one in shown}
     places = zip(tried.case[rows], tried.decisions.step[rows], tried.decisions.agent[rows], strict=True)
-    return rows[np.array([place not in known for place in places], bool)]
+    left: Rows = rows[np.array([place not in known for place in places], bool)]
+    return left
 
 
 def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
@@ -167,7 +168,8 @@ def _ahead(tried: Tried, first: int, last: int) -> int:
     """How many streams are executed at once: of few decisions those of later rounds, too, for a request goes through
     an episode step by step however few they are."""
     most = ROUNDS[-1] if tried.slip.any() else SURE
-    return max([last, *(more for more in ROUNDS if more <= most and 2 * len(tried.case) * (more - first) <= FEW)])
+    fit = [more for more in ROUNDS if more <= most and 2 * len(tried.case) * (more - first) <= FEW]
+    return max([last, *fit])
 
 
 def preference(decision: Decision) -> tuple[object, ...]:

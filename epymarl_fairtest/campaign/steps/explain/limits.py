@@ -14,7 +14,7 @@ from epymarl_fairtest.campaign.steps.contract import Aftermath
 from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.judged import places_of
 
-USUAL = 2500  # steps of a failure's single decisions, that the setting `explain` counts on
+USUAL = 1250  # steps of a failure's single decisions, that the setting `explain` counts on
 FEWEST = 20  # failures that are explained however much work they are, if the setting says as many
 UNLESS_TWIN = 3  # failures that are explained where there is no compiled twin and `explain` is a number
 WITH_MEMORY = 10.0  # steps without a memory that one with a memory takes as long as
