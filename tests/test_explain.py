@@ -223,7 +223,10 @@ def test_where_a_failure_takes_more_work_fewer_are_explained_and_it_is_said(
     document = outcome.documents["explain.json"]
     assert (document["held_to"], document["memory"]) == (held_to, True)
     full = {**document, "explained": held_to or 30, "causes": {"start": held_to or 30}, "with_decision": 0}
-    assert ("times the usual work" in words.summary_rows(full)[0][1]) == (held_to is not None)
+    told = (
+        f"one takes {times:.0f} times the usual work" if times >= 10 else f"one takes {times:.1f} times the usual work"
+    )
+    assert (told in words.summary_rows(full)[0][1]) == (held_to is not None)
     assert any("with a memory a step takes ten times" in note for note in words.notes(full)) == (held_to is not None)
 
 

@@ -46,7 +46,11 @@ def precision(situation: Mapping[str, Any]) -> tuple[str, str]:
 def _fewer(explanation: Explanation) -> str:
     """That there would have been more to explain, were it not for the work."""
     held = explanation.get("work") and explanation["explained"] == explanation["held_to"]
-    return f" (no more, for one takes {explanation['work']:.2g} times the usual work)" if held else ""
+    return f" (no more, for one takes {_times(explanation['work'])} times the usual work)" if held else ""
+
+
+def _times(work: float) -> str:
+    return f"{work:.0f}" if work >= 10 else f"{work:.1f}"
 
 
 def notes(explanation: Explanation) -> list[str]:
@@ -58,7 +62,7 @@ def notes(explanation: Explanation) -> list[str]:
         why = "; with a memory a step takes ten times as long" if explanation["memory"] else ""
         examples = ", and smallest examples were looked for in two of them" if explanation["memory"] else ""
         text.append(
-            f"A failure of this run takes {explanation['work']:.2g} times the work that the setting counts on{why}. So"
+            f"A failure of this run takes {_times(explanation['work'])} times the work that the setting counts on{why}. So"
             f" only {failures(explanation['explained'])} were explained{examples}; explain=all explains every different"
             " one."
         )
