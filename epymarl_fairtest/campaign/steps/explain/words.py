@@ -63,8 +63,8 @@ def notes(explanation: Explanation) -> list[str]:
         examples = ", and smallest examples were looked for in two of them" if explanation["memory"] else ""
         text.append(
             f"A failure of this run takes {_times(explanation['work'])} times the work that the setting counts on{why}."
-            f" So only {failures(explanation['explained'])} were explained{examples}; explain=all explains every different"
-            " one."
+            f" So only {failures(explanation['explained'])} were explained{examples}; explain=all explains every"
+            " different one."
         )
     if not explanation["restored"]:
         text.append(
