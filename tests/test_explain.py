@@ -16,14 +16,16 @@ from test_search import chosen, search, team
 from epymarl_fairtest import commands
 from epymarl_fairtest.api.explaining import Loaded
 from epymarl_fairtest.campaign.steps.contract import Aftermath, taken
-from epymarl_fairtest.campaign.steps.explain import answers, decisions, explanations, most_of, sharing, words
+from epymarl_fairtest.campaign.steps.explain import answers, decisions, explanations, sharing, words
 from epymarl_fairtest.campaign.steps.explain.abreast import abreast
 from epymarl_fairtest.campaign.steps.explain.arms import Both
 from epymarl_fairtest.campaign.steps.explain.better import compared
 from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions, Plans, remembered
 from epymarl_fairtest.campaign.steps.explain.cause import NOISE, POLICY, START, Found, causes
+from epymarl_fairtest.campaign.steps.explain.choosing import different_failures
 from epymarl_fairtest.campaign.steps.explain.commitment import SURE, commitment
 from epymarl_fairtest.campaign.steps.explain.decisions import every_decision
+from epymarl_fairtest.campaign.steps.explain.limits import USUAL, limit_of, steps_of
 from epymarl_fairtest.campaign.steps.explain.onward import Onward
 from epymarl_fairtest.campaign.steps.explain.responsibility import coalitions, shapley
 from epymarl_fairtest.campaign.steps.explain.rules import learned
@@ -31,6 +33,7 @@ from epymarl_fairtest.campaign.steps.explain.smallest import _unfair
 from epymarl_fairtest.core.episodes import Episodes, random_tests, replay_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
+from epymarl_fairtest.core.statistics import rate_of
 from epymarl_fairtest.engine.selection import make_engine, real_engine
 from epymarl_fairtest.store.explanation import read_courses, read_explanation
 from epymarl_fairtest.store.finished import read_run
@@ -153,13 +156,15 @@ def test_questions_asked_abreast_have_the_answers_of_each_alone_in_fewer_request
     assert requests[4:] == [sum(requests[:4])]
 
 
-@pytest.mark.parametrize(("few", "requests"), [(0, [(2, 16), (2, 16), (1, 16)]), (200, [(2, 48)]), (10**6, [(2, 256)])])
+@pytest.mark.parametrize(
+    ("few", "requests"), [(0, [(2, 16), (2, 16), (1, 1), (1, 1)]), (200, [(2, 50)]), (10**6, [(2, 256)])]
+)
 def test_a_slip_is_looked_at_again_until_it_is_clear_and_no_other_decision_is(
     few: int, requests: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context, _, failures = context_of("spread")
     cases, two = Cases.of(context, failures), np.zeros(2, np.int64)
-    unfair_before, asked = [4, 3, 6], []  # of 16 streams each: 0.25, then 0.22 of 32, then 0.27 of 48
+    unfair_before, asked = [4, 3, 6], []  # of 16 streams each: 0.25, 0.22 of 32, 0.26 of 34
 
     def arms(cases: Cases, case: Any, changes: Decisions, drawn: Any) -> Any:
         asked.append((len(case), drawn.shape[1]))
@@ -176,9 +181,11 @@ def test_a_slip_is_looked_at_again_until_it_is_clear_and_no_other_decision_is(
     monkeypatch.setattr(decisions, "both_arms", arms)
     same = compared(context.judge, cases.received[two], cases.received[two])
     slip = np.array([True, False])
-    shown = ask(decisions._measured(cases, decisions.Tried(two, Decisions(two, two, two), same, slip, slip)), None)
+    shown = ask(
+        decisions._measured(cases, decisions.Tried(two, Decisions(two, two, two), same, slip, slip, ~slip)), None
+    )
     assert asked == requests  # of few decisions more streams at once; the same comes out
-    assert [(one.slip, one.streams) for one in shown] == [(True, 48)]
+    assert [(one.slip, one.streams) for one in shown] == [(True, 34)]
 
 
 def test_the_streams_of_a_failure_do_not_depend_on_who_else_is_explained() -> None:
@@ -200,21 +207,59 @@ def test_a_failure_is_settled_where_no_later_step_is_open() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "most", "held_to"), [(200, 20, 20), (1000, 100, 100), (5, 5, None), ("all", None, None)]
+    ("setting", "times", "held_to"),
+    [(200, 0.7, None), (200, 2.0, 100), (1000, 2.0, 500), (200, 50.0, 20), (5, 50.0, None), ("all", 50.0, None)],
 )
-def test_of_a_team_with_a_memory_fewer_are_explained_and_it_is_said(
-    setting: int | str, most: int | None, held_to: int | None
+def test_where_a_failure_takes_more_work_fewer_are_explained_and_it_is_said(
+    setting: int | str, times: float, held_to: int | None
 ) -> None:
     context, _, failures = context_of("tag")
     nothing: Any = Loaded(failures.take(slice(0, 0)))
     context = replace(context, settings=replace(context.settings, explain=setting), recorded=nothing)
-    assert most_of(context) == most
-    outcome = taken(explanations(context, np.empty(0, np.int64)), lambda wanted: pytest.fail("nothing to execute"))
+    limit = limit_of(context, times * USUAL)
+    assert limit.held_to == held_to
+    nobody = np.empty(0, np.int64)
+    outcome = taken(explanations(context, nobody, limit), lambda wanted: pytest.fail("nothing to execute"))
     document = outcome.documents["explain.json"]
     assert (document["held_to"], document["memory"]) == (held_to, True)
-    full = {**document, "explained": most or 30, "causes": {"start": most or 30}, "with_decision": 0}
-    assert ("with a memory fewer" in words.summary_rows(full)[0][1]) == (held_to is not None)
-    assert any("have a memory" in note for note in words.notes(full)) == (held_to is not None)
+    full = {**document, "explained": held_to or 30, "causes": {"start": held_to or 30}, "with_decision": 0}
+    told = (
+        f"one takes {times:.0f} times the usual work" if times >= 10 else f"one takes {times:.1f} times the usual work"
+    )
+    assert (told in words.summary_rows(full)[0][1]) == (held_to is not None)
+    assert any("with a memory a step takes ten times" in note for note in words.notes(full)) == (held_to is not None)
+
+
+def test_the_work_of_a_failure_is_what_its_single_decisions_execute() -> None:
+    subject = random_team(KEYS["spread"], time_limit=10)
+    context, engine, failures = context_of("spread", subject=subject)
+    executed = []
+
+    def execute(wanted: Any) -> Episodes:
+        executed.append(wanted.by(engine, engine))
+        return executed[-1]
+
+    taken(every_decision(Cases.of(context, failures)), execute)
+    assert steps_of(context, failures) == sum(part.executed_steps() for part in executed)
+    remembering, _, _ = context_of("spread")
+    assert steps_of(remembering, failures) == 10 * steps_of(context, failures)
+
+
+@pytest.mark.parametrize("most", [4, 20])
+def test_of_many_failures_the_worst_different_ones_are_explained_and_others_of_all_the_rest(most: int) -> None:
+    context, engine, _ = context_of("spread")
+    judged = context.judge(engine.execute(random_tests(300, context.team.task.state_size, np.random.default_rng(0))))
+    found: Any = Loaded(judged.episodes)
+    settings = replace(context.settings, explain=most)
+    context = replace(context, recorded=found, settings=settings, engine="twin")
+    rows, limit = different_failures(context)
+    assert len(rows) == len(set(rows.tolist())) == most
+    assert limit.held_to is None
+    rank = np.argsort(np.argsort(judged.index))[rows]
+    assert (rank < 20).sum() >= most // 4  # the page shows five of the worst
+    assert most == 4 or rank.max() > 200
+    every, _ = different_failures(replace(context, settings=replace(settings, explain="all")))
+    assert len(every) > 100
 
 
 def test_the_cause_follows_the_three_rules() -> None:
@@ -297,6 +342,21 @@ def test_explain_json_says_what_it_promises_and_the_table_sums_it_up(run: Path) 
             assert entry["start_step"] <= one["step"] < entry["length"]
     for one in explanation["situations"]:
         assert one["precision"] >= 2 * one["base_rate"]
+        exact = rate_of(round(one["precision"] * one["covered"]), one["covered"])
+        assert np.allclose([one["precision_low"], one["precision_high"]], [exact.low, exact.high], rtol=1e-5)
+
+
+def test_a_rule_is_told_with_the_interval_of_its_precision_where_the_run_knows_it() -> None:
+    known = {"rule": "it rains", "precision": 0.5, "base_rate": 0.25, "precision_low": 0.412, "precision_high": 0.588}
+    told = {"explained": 1, "causes": {"start": 1}, "with_decision": 0, "situation": known}
+    assert words.summary_rows(told)[-1][1] == "it rains: 50% unfair (41% to 59%) instead of 25%"
+    old = {key: value for key, value in known.items() if key not in ("precision_low", "precision_high")}
+    assert words.summary_rows({**told, "situation": old})[-1][1] == "it rains: 50% unfair instead of 25%"
+
+
+def test_what_is_nothing_in_the_digits_shown_is_no_loss() -> None:
+    assert [words.signed(value, ".1f") for value in (-0.04, 0.0, 0.04, -0.06)] == ["+0.0", "+0.0", "+0.0", "\u22120.1"]
+    assert words.signed(-1e-9, ".2g") == "\u22121e\u221209"
 
 
 def test_failures_csv_knows_the_cause_and_the_decisive_step_of_what_was_explained(run: Path) -> None:

@@ -22,7 +22,7 @@ from epymarl_fairtest.campaign.steps.contract import Aftermath
 from epymarl_fairtest.campaign.steps.explain import answers
 from epymarl_fairtest.campaign.steps.explain.better import Compared
 from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions
-from epymarl_fairtest.campaign.steps.explain.decisions import CHECKED, Tried, promising
+from epymarl_fairtest.campaign.steps.explain.decisions import CHECKED, Tried, _most_even, _slips
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
@@ -100,11 +100,27 @@ def test_no_slip_is_left_out_for_being_one_of_many() -> None:
     index, slip = np.linspace(0.99, 0.81, count), np.arange(count) >= 2 * CHECKED  # the slips are the least even ones
     compared = Compared(index, np.ones(count, bool), np.ones(count), np.zeros(count))
     zeros = np.zeros(count, np.int64)
-    tried = Tried(zeros, Decisions(zeros, zeros, np.arange(count)), compared, slip, slip)
-    chosen_ones = promising(cases, tried).decisions.action.tolist()
-    assert chosen_ones == [*range(CHECKED), *range(2 * CHECKED, count)]
+    tried = Tried(zeros, Decisions(zeros, zeros, np.arange(count)), compared, slip, slip, ~slip)
+    assert _most_even(cases, tried).tolist() == [*range(CHECKED)]
     late = Decisions(np.where(np.arange(count) == CHECKED, 20, 0), zeros, np.arange(count))  # little comes after it
-    assert CHECKED in promising(cases, replace(tried, decisions=late)).decisions.action
+    assert CHECKED in _most_even(cases, replace(tried, decisions=late))
+
+
+def test_a_slip_is_put_right_by_the_teams_own_choice_and_the_next_best_is_kept() -> None:
+    context, engine = shipped()
+    episodes = engine.execute(random_tests(1, context.team.task.state_size, np.random.default_rng(0)))
+    own = int(episodes.q[0, 0, 0].argmax())
+    episodes.actions[0, 0, 0] = taken = (own + 1) % 5
+    cases, zeros = Cases.of(context, episodes), np.zeros(4, np.int64)
+    action = np.array([one for one in range(5) if one != taken])
+    index = np.where(action == own, 0.85, 0.9 + 0.01 * action)
+    for better in (np.ones(4, bool), action != own, action == own):
+        result = Compared(index, better, np.ones(4), np.zeros(4))
+        slip, own_choice, spare = _slips(cases, zeros, Decisions(zeros, zeros, action), result)
+        first = own if better[action == own].all() else action[better].max()
+        assert action[slip].tolist() == [first]
+        assert action[own_choice].tolist() == [own] * int(first == own)
+        assert action[spare].tolist() == ([action[action != own].max()] if better.all() else [])
 
 
 # --- the same, whoever asks and when ------------------------------------------------------------------

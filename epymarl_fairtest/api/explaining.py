@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.api.replaying import team_of_run, wanted_failures
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute, Outcome, taken
-from epymarl_fairtest.campaign.steps.explain import explanations, most_of
+from epymarl_fairtest.campaign.steps.explain import explanations
 from epymarl_fairtest.campaign.steps.explain.choosing import different_failures
 from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.errors import FairTestError
@@ -68,8 +68,8 @@ def explain_run(
     unstable = np.isin(failures.id, run.unstable)
     context, execute = aftermath(team, settings, judge, int(run.summary["seed"]), failures, run.executions, warn)
     context = replace(context, uncounted=unstable if unstable.any() else None)
-    rows = np.flatnonzero(np.isin(failures.id, wanted.id)) if ids else different_failures(context, most_of(context))
-    outcome: Outcome = taken(explanations(context, rows, common=not ids), execute)
+    rows, limit = (np.flatnonzero(np.isin(failures.id, wanted.id)), None) if ids else different_failures(context)
+    outcome: Outcome = taken(explanations(context, rows, limit, common=not ids), execute)
     return outcome, team
 
 

@@ -254,7 +254,7 @@ def situation(one: Mapping[str, Any]) -> Data:
     return {
         "rule": one["rule"][:1].upper() + one["rule"][1:],
         "kind": KINDS.get(one["kind"], one["kind"]),
-        "precision": percent(one["precision"]),
+        "precision": "".join(words.precision(one)),
         "base": percent(one["base_rate"]),
         "recall": percent(one["recall"]),
         "size": one["size"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,15 +14,18 @@ BEHIND = 0.5  # position units by which an agent is left behind the middle one
 
 
 def between(one: Array, other: Array) -> Array:
-    apart: Array = np.linalg.norm(one - other, axis=-1)
+    """Written out: numpy adds up two numbers at a time slowly."""
+    x, y = one[..., 0] - other[..., 0], one[..., 1] - other[..., 1]
+    apart: Array = np.sqrt(x * x + y * y)
     return apart
 
 
 def closest_pair(at: Array) -> Array:
     """(..., bodies, 2) to the least distance between two of them; infinite where there is but one."""
-    first, second = np.triu_indices(at.shape[-2], k=1)
-    apart: Array = between(at[..., first, :], at[..., second, :]).min(axis=-1, initial=np.inf)
-    return apart
+    least = np.full(at.shape[:-2], np.inf)
+    for one, other in combinations(range(at.shape[-2]), 2):
+        np.minimum(least, between(at[..., one, :], at[..., other, :]), out=least)
+    return least
 
 
 def evenness(distances: Array) -> Array:
@@ -38,5 +43,6 @@ def steps_where(condition: NDArray[np.bool_], length: NDArray[np.int32]) -> Arra
 
 def left_behind(distances: Array, length: NDArray[np.int32]) -> Array:
     """Steps in which the farthest agent is BEHIND farther than the middle one: distances (B, steps + 1, agents)."""
-    farther = distances.max(axis=-1) - np.median(distances, axis=-1) > BEHIND
-    return steps_where(farther, length)
+    ordered, agents = np.sort(distances, axis=-1), distances.shape[-1]
+    middle = (ordered[..., (agents - 1) // 2] + ordered[..., agents // 2]) / 2
+    return steps_where(ordered[..., -1] - middle > BEHIND, length)

@@ -43,6 +43,7 @@ def course(agents: Array, landmarks: Array, length: NDArray[np.int32]) -> dict[s
 
 def _different(numbers: NDArray[np.int64]) -> Array:
     """How many different numbers there are in each row (..., N)."""
-    ordered = np.sort(numbers, axis=-1)
-    count: Array = 1.0 + (np.diff(ordered, axis=-1) > 0).sum(axis=-1)
+    count = np.ones(numbers.shape[:-1])
+    for one in range(1, numbers.shape[-1]):
+        count += np.logical_and.reduce([numbers[..., one] != numbers[..., before] for before in range(one)])
     return count

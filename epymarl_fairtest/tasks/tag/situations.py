@@ -13,11 +13,15 @@ IN_THE_WAY = 0.25  # an obstacle's radius is 0.2, a predator's 0.075
 
 def from_the_way(predators: Array, prey: Array, obstacles: Array) -> Array:
     """The least distance of an obstacle's centre from each predator's straight way to the prey (..., predators)."""
-    start, way = predators[..., :, None, :], (prey[..., None, :] - predators)[..., :, None, :]
-    to = obstacles[..., None, :, :] - start
-    squared = np.maximum((way * way).sum(axis=-1), 1e-12)
-    along = np.clip((to * way).sum(axis=-1) / squared, 0.0, 1.0)
-    off: Array = np.linalg.norm(to - along[..., None] * way, axis=-1).min(axis=-1, initial=np.inf)
+    (at_x, at_y), (to_x, to_y), (by_x, by_y) = (
+        (part[..., 0], part[..., 1])
+        for part in (predators[..., :, None, :], prey[..., None, None, :], obstacles[..., None, :, :])
+    )
+    way_x, way_y, off_x, off_y = to_x - at_x, to_y - at_y, by_x - at_x, by_y - at_y
+    along = (off_x * way_x + off_y * way_y) / np.maximum(way_x * way_x + way_y * way_y, 1e-12)
+    along = np.clip(along, 0.0, 1.0)
+    off_x, off_y = off_x - along * way_x, off_y - along * way_y
+    off: Array = np.sqrt(off_x * off_x + off_y * off_y).min(axis=-1, initial=np.inf)
     return off
 
 
@@ -42,8 +46,8 @@ def situation(predators: Array, prey: Array, obstacles: Array) -> dict[str, Arra
 def course(predators: Array, prey: Array, obstacles: Array, length: NDArray[np.int32]) -> dict[str, Array]:
     """Of episodes: (B, steps + 1, bodies, 2), the prey (B, steps + 1, 2)."""
     distances = between(predators, prey[..., None, :])
-    off = from_the_way(predators, prey, obstacles)
-    farthest = np.take_along_axis(off, distances.argmax(axis=-1)[..., None], axis=-1)[..., 0]
+    one = np.take_along_axis(predators, distances.argmax(axis=-1)[..., None, None], axis=-2)
+    farthest = from_the_way(one, prey, obstacles)[..., 0]
     return {
         "steps in which one predator is 0.5 farther from the prey than the middle one": left_behind(distances, length),
         "steps in which an obstacle is on the farthest predator's straight way to the prey": steps_where(

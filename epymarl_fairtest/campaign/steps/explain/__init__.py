@@ -6,6 +6,7 @@ changed, so nothing here depends on how the team decides. docs/explaining.md has
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from epymarl_fairtest.campaign.steps.explain.cause import HERE_ONLY, ONE, SEVERA
 from epymarl_fairtest.campaign.steps.explain.choosing import different_failures
 from epymarl_fairtest.campaign.steps.explain.commitment import commitment
 from epymarl_fairtest.campaign.steps.explain.decisions import checked_decisions, every_decision
+from epymarl_fairtest.campaign.steps.explain.limits import Limit
 from epymarl_fairtest.campaign.steps.explain.onward import Onward
 from epymarl_fairtest.campaign.steps.explain.probability import chance
 from epymarl_fairtest.campaign.steps.explain.responsibility import responsibilities
@@ -31,46 +33,25 @@ from epymarl_fairtest.core.ledger import purpose
 
 EXPLAIN = purpose("explain", "failures again with something changed, to explain them (not charged)")
 TOGETHER = 256  # failures that are explained at once: enough to fill the engine's batches
-UNLESS_TWIN = 3  # failures that are explained where there is no compiled twin and `explain` is a number
-WITH_MEMORY = 20  # failures, or a tenth of `explain`: where agents have a memory a step takes ten times as long
 EXAMPLES, EXAMPLES_WITH_MEMORY = 10, 2  # failures, of those that the page shows, whose smallest examples are looked for
 ENOUGH = 4  # smallest examples, after which the second half of these failures is not looked at: the page draws no more
 FILE, ARRAYS = "explain.json", "explain.npz"
 
 
 def explain(context: Aftermath) -> Steps:
-    """As many different failures as the setting `explain` says."""
-    rows = different_failures(context, most_of(context))
-    found = yield from explanations(context, rows)
+    """As many different failures as the setting `explain` says, or as are not too much work."""
+    rows, limit = different_failures(context)
+    found = yield from explanations(context, rows, limit)
     return found
 
 
-def most_of(context: Aftermath) -> int | None:
-    """How many are explained; None: all of them."""
-    wanted = context.settings.explain
-    if wanted == "all":
-        return None
-    if context.engine != "twin":
-        return min(int(wanted), UNLESS_TWIN)
-    return min(int(wanted), max(WITH_MEMORY, int(wanted) // 10)) if _remembers(context) else int(wanted)
-
-
-def _remembers(context: Aftermath) -> bool:
-    return context.team.policy.hidden_size > 0
-
-
-def _limits(context: Aftermath) -> dict[str, Any]:
-    """What explain.json says of how many could be explained: fewer than the setting says, or as many."""
-    most = most_of(context)
-    return {"held_to": most if most != context.settings.explain else None, "memory": _remembers(context)}
-
-
-def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Asking[Outcome]:
+def explanations(context: Aftermath, rows: Rows, limit: Limit | None = None, *, common: bool = True) -> Asking[Outcome]:
     """The failures at these rows, in this order, and unless that is not asked what they have in `common`."""
     if context.settings.explain == 0:
         return Outcome({"explain": None}, columns_of(rows, [], context.recorded.failure_count()))
     entries: list[Entry] = []
-    most_examples = EXAMPLES_WITH_MEMORY if _remembers(context) else EXAMPLES
+    memory = context.team.policy.hidden_size > 0
+    most_examples = EXAMPLES_WITH_MEMORY if memory else EXAMPLES
     instead, curves, starts, small = [], [], [], []
     for part in np.split(rows, np.arange(TOGETHER, len(rows), TOGETHER)) if len(rows) else ():
         order = np.argsort(part)  # a folder gives failures in ascending order
@@ -86,7 +67,7 @@ def explanations(context: Aftermath, rows: Rows, *, common: bool = True) -> Aski
         curves.append(found.commitment.p_unfair)
         starts.append(features_of(context, cases.episodes, np.ones(len(cases), bool)))
     rules = (yield from situations(context, together(starts))) if entries and common else []
-    limits = _limits(context)
+    limits = {**asdict(limit or Limit()), "memory": memory}
     document = {
         "format": FORMAT,
         "task": context.team.task.name,

@@ -42,7 +42,7 @@ def own_policy(cases: Cases, chance: Chance) -> Asking[dict[int, dict[int, Actin
     for first, last in zip((0, *ROUNDS), ROUNDS, strict=False):
         more = yield from _beside(cases, case[rows], agent[rows], chance, drawn, slice(first, last))
         known = known + more
-        may = np.flatnonzero(known.may_be_clear)
+        may = np.flatnonzero(known.may_be_clear())
         rows, known = rows[may], known.take(may)
     found: dict[int, dict[int, Acting]] = {}
     clear = known.drop >= LEAST_DROP

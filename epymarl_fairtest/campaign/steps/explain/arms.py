@@ -103,11 +103,16 @@ class Arms:
         error: Array = np.sqrt(((self.differ + 1) / streams - self.drop**2).clip(0) / streams)
         return error
 
-    @property
-    def may_be_clear(self) -> NDArray[np.bool_]:
+    def may_be_clear(self, errors: float | Array = ERRORS) -> NDArray[np.bool_]:
         """Which could turn out to be clear on more streams?"""
-        may: NDArray[np.bool_] = self.drop + ERRORS * self.error >= LEAST_DROP
+        may: NDArray[np.bool_] = self.drop + errors * self.error >= LEAST_DROP
         return may
+
+    def clear(self, cases: Cases, case: Rows) -> NDArray[np.bool_]:
+        """Which are clear, as `Decision.clear` says of one?"""
+        helps = (self.worst_off_gain(cases, case) > 0) & (self.team_change >= -MOST_COST)
+        clear: NDArray[np.bool_] = helps & (self.drop >= LEAST_DROP)
+        return clear
 
     def worst_off_gain(self, cases: Cases, case: Rows) -> Array:
         """Mean difference to the agent that came off worst in the failure; of those that tie, the least."""

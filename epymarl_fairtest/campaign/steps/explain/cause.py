@@ -13,8 +13,8 @@ from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Plans, 
 
 NOISE, POLICY, START = CAUSES = ("noise", "policy", "start")
 RARE = 0.1  # P(unfair) below which a failure was bad luck
-ROUNDS = (32, 128)  # plans of several random decisions at once, tried where no single one helps and until one does
-RATES = (0.03, 0.1, 0.3, 0.6)  # shares of the decisions that they change
+ROUNDS = (32, 64)  # plans of several random decisions at once, tried where no single one helps and until one does
+RATES = (0.1, 0.3, 0.6)  # shares of the decisions that they change
 ONE, HERE_ONLY, SEVERAL = "one decision", "one decision, under this exploration only", "several decisions"
 
 

@@ -9,6 +9,7 @@ else in an episode is so near to a fault.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +31,10 @@ from epymarl_fairtest.team.contract import CHUNK
 CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh exploration
 AGAIN = 2  # of them, that may be measured on other streams, one after the other until something is clear
 SURE = 32  # other streams at least, on which what is shown was measured
-ROUNDS = (16, SURE, 48, 64, 96, 128, 192, 256)  # streams after each round; beyond SURE for slips that may yet be clear
+ROUNDS: tuple[int, ...] = (
+    16,
+    *range(SURE, 257),
+)  # streams after each round; beyond SURE for slips that may yet be clear
 FEW = 4 * CHUNK  # continuations that are as well executed together
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -45,11 +49,13 @@ class Tried:
     compared: Compared
     slip: Mask  # does it put an action right that was explored or forced?
     own: Mask  # by what the team would have chosen?
+    spare: Mask  # by the next best, in case the team's own choice turns out not to be clear?
 
     def take(self, rows: Rows) -> Tried:
         return Tried(
-            self.case[rows], self.decisions.take(rows), self.compared.take(rows), self.slip[rows], self.own[rows]
-        )
+            self.case[rows], self.decisions.take(rows), self.compared.take(rows), self.slip[rows], self.own[rows],
+            self.spare[rows],
+        )  # fmt: skip
 
     def count(self, cases: int) -> Rows:
         """How many were tried of each case."""
@@ -76,27 +82,29 @@ def every_decision(cases: Cases) -> Asking[Tried]:
     return Tried(case, decisions, result, *_slips(cases, case, decisions, result))
 
 
-def _slips(cases: Cases, case: Rows, decisions: Decisions, result: Compared) -> tuple[Mask, Mask]:
-    """Which put an action right that was explored or forced, and which of them by the team's own choice. One for each
-    such action: the team's own choice, or where that is not better the one that makes the case most even."""
+def _slips(cases: Cases, case: Rows, decisions: Decisions, result: Compared) -> tuple[Mask, Mask, Mask]:
+    """Which put an action right that was explored or forced, which of them by the team's own choice, and which are kept
+    in case that is not clear. Of each such action one: the team's own choice, or where that is not better the one that
+    makes the case most even, which is kept otherwise."""
     episodes, step, agent = cases.episodes, decisions.step, decisions.agent
     own = greedy(episodes.q[case, step], cases.context.team.available)[np.arange(len(case)), agent]
     rows = np.flatnonzero((episodes.actions[case, step, agent] != own) & result.better)
     other = own != decisions.action
     rows = rows[np.lexsort((-result.index[rows], other[rows], agent[rows], step[rows], case[rows]))]
     places = np.stack([case[rows], step[rows], agent[rows]], axis=1)
-    slip = np.zeros(len(case), bool)
-    slip[rows[np.append(True, (places[1:] != places[:-1]).any(axis=1))[: len(rows)]]] = True
-    return slip, slip & ~other
+    first = np.append(True, (places[1:] != places[:-1]).any(axis=1))[: len(rows)]
+    second = np.append(False, first[:-1])[: len(rows)] & ~first & ~np.append(True, other[rows][:-1])[: len(rows)]
+    slip, spare = np.zeros(len(case), bool), np.zeros(len(case), bool)
+    slip[rows[first]], spare[rows[second]] = True, True
+    return slip, slip & ~other, spare
 
 
-def promising(cases: Cases, tried: Tried) -> Tried:
-    """Those that make a case better: all slips, and of the others at most CHECKED of each case, those that are fair by
-    most, in units of what the steps after them may change: noise adds up like the square root of their number."""
-    better = tried.take(np.flatnonzero(tried.compared.better))
+def _most_even(cases: Cases, better: Tried) -> Rows:
+    """At most CHECKED of each case, slips aside: those that are fair by most, in units of what the steps after them may
+    change: noise adds up like the square root of their number."""
     left = cases.episodes.length[better.case] - better.decisions.step
     margin = (better.compared.index - cases.context.judge.theta) / np.sqrt(left)
-    return better.take(np.flatnonzero(better.slip | (_places(better, -margin) < CHECKED)))
+    return np.flatnonzero(~better.slip & (_places(better, -margin) < CHECKED))
 
 
 def _places(tried: Tried, least: Array) -> Rows:
@@ -109,10 +117,11 @@ def _places(tried: Tried, least: Array) -> Rows:
 
 
 def checked_decisions(cases: Cases, tried: Tried, onward: Onward) -> Asking[tuple[list[Decision], list[Decision]]]:
-    """The promising ones under fresh exploration, slips aside, for ten streams would leave none of them out; and of all
-    of them those that are shown: measured on other streams, the best of the others first and one more if need be."""
-    found = promising(cases, tried)
-    slips, others = np.flatnonzero(found.slip), np.flatnonzero(~found.slip)
+    """The most even ones under fresh exploration, slips aside, for ten streams would leave none of them out; and of all
+    of them those that are shown: measured on other streams, slips and the best of the others first. Then one more of
+    the others where nothing is shown, and another way to put a slip right where the team's own choice is not."""
+    found = tried.take(np.flatnonzero(tried.compared.better))
+    slips, spares, others = np.flatnonzero(found.slip), np.flatnonzero(found.spare), _most_even(cases, found)
     looked = found.take(others)
     both = yield from both_arms(cases, looked.case, looked.decisions, cases.streams(NAME, STREAMS), onward)
     first, drop = looked.judged(cases, both.arms), both.arms.drop
@@ -122,14 +131,19 @@ def checked_decisions(cases: Cases, tried: Tried, onward: Onward) -> Asking[tupl
     for place in range(AGAIN):
         rows = others[may[places == place]]
         rows = rows[~np.isin(found.case[rows], [one.case for one in shown])]
-        shown += yield from _measured(cases, found.take(rows if place else np.union1d(slips, rows)))
+        if place:
+            slips = _not_yet(found, spares, shown)
+            found.slip[slips] = True  # nor are they to be lost
+        shown += yield from _measured(cases, found.take(np.union1d(rows, slips)))
     return first, sorted(shown, key=preference)
 
 
-def _may_be_clear(judged: list[Decision], tried: Tried) -> Mask:
-    """Which could turn out to be clear on more streams?"""
-    errors = np.where(tried.slip, ERRORS_OF_SLIPS, ERRORS)
-    return np.array([one.may_be_clear(float(few)) for one, few in zip(judged, errors, strict=True)], bool)
+def _not_yet(tried: Tried, rows: Rows, shown: Sequence[Decision]) -> Rows:
+    """Those of these rows that change an action of which no change is shown."""
+    known = {(one.case, one.step, one.agent) for one in shown}
+    places = zip(tried.case[rows], tried.decisions.step[rows], tried.decisions.agent[rows], strict=True)
+    left: Rows = rows[np.array([place not in known for place in places], bool)]
+    return left
 
 
 def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
@@ -143,11 +157,11 @@ def _measured(cases: Cases, tried: Tried) -> Asking[list[Decision]]:
             begun, executed = first, _ahead(tried, first, last)
             both = yield from both_arms(cases, tried.case, tried.decisions, drawn[:, begun:executed])
         known = known + both.streams(slice(first - begun, last - begun)).arms
-        judged = tried.judged(cases, known)
-        may = _may_be_clear(judged, tried)
+        may = known.may_be_clear(np.where(tried.slip, ERRORS_OF_SLIPS, ERRORS))
         if last >= SURE:
-            clear += [one for one in judged if one.clear]
-            may &= tried.slip & np.array([not one.clear for one in judged], bool)
+            now = known.clear(cases, tried.case)
+            clear += tried.take(np.flatnonzero(now)).judged(cases, known.take(np.flatnonzero(now)))
+            may &= tried.slip & ~now
         rows = np.flatnonzero(may)
         tried, known, both = tried.take(rows), known.take(rows), both.take(rows)
     return clear
@@ -157,7 +171,8 @@ def _ahead(tried: Tried, first: int, last: int) -> int:
     """How many streams are executed at once: of few decisions those of later rounds, too, for a request goes through
     an episode step by step however few they are."""
     most = ROUNDS[-1] if tried.slip.any() else SURE
-    return max([last, *(more for more in ROUNDS if more <= most and 2 * len(tried.case) * (more - first) <= FEW)])
+    fit = [more for more in ROUNDS if more <= most and 2 * len(tried.case) * (more - first) <= FEW]
+    return max([last, *fit])
 
 
 def preference(decision: Decision) -> tuple[object, ...]:

@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.contract import Aftermath, Execute
+from epymarl_fairtest.campaign.steps.explain.answers import number
 from epymarl_fairtest.campaign.steps.explain.cases import Asking
 from epymarl_fairtest.campaign.steps.explain.rules import Features, Mask, learned
 from epymarl_fairtest.core.episodes import Episodes, random_tests
+from epymarl_fairtest.core.statistics import rate_of
 
 LEARN, JUDGE = 2000, 3000  # fresh random executions, where there is a compiled twin
 AT_ONCE = 1000
@@ -60,18 +62,20 @@ def _telling(
     base, telling = float(judged.mean()), []
     for rule in learned(learning, unfair, RULES):
         covered = rule.holds(judging)
-        hits = int((covered & judged).sum())
-        precision = hits / max(int(covered.sum()), 1)
-        if precision >= LEAST_LIFT * base and hits:
+        hits, size = int((covered & judged).sum()), int(covered.sum())
+        if hits and hits / size >= LEAST_LIFT * base:
+            often = rate_of(hits, size)
             telling.append(
                 {
                     "rule": str(rule),
                     "kind": kind,
                     "size": int(rule.holds(failures).sum()) if failures else 0,
-                    "precision": precision,
+                    "precision": often.estimate,
+                    "precision_low": number(often.low),
+                    "precision_high": number(often.high),
                     "recall": hits / int(judged.sum()),
                     "base_rate": base,
-                    "covered": int(covered.sum()),
+                    "covered": size,
                     "executions": len(judged),
                     "conditions": [
                         {"feature": one.feature, "above": one.above, "threshold": one.threshold}

@@ -181,24 +181,26 @@ def _measured(cases: Cases, examples: Sequence[Example]) -> Asking[list[Example]
 
 def _nearest_fair(cases: Cases, examples: Sequence[Example]) -> Asking[None]:
     """Among random moves of one body or of all, the shortest one to a start that is mostly fair."""
-    moved = [_moves(cases, example) for example in examples]
-    close: list[list[tuple[Array, float]]] = [[] for _ in examples]
+    moved, close = [_moves(cases, example) for example in examples], [0] * len(examples)
     for first in range(0, len(SCALES) * MOVES, NEAREST):
-        now = [
-            (n, *one) for n in range(len(examples)) if len(close[n]) < FAIR for one in moved[n][first : first + NEAREST]
-        ]
+        wanted = [n for n, one in enumerate(examples) if one.fair is None and close[n] < FAIR]
+        now = [(n, *move) for n in wanted for move in moved[n][first : first + NEAREST]]
         unfair = yield from _mostly(cases, [(examples[n].case, state) for n, state, _ in now], "shrink", fair=True)
-        for (n, state, away), share in zip(now, unfair.mean(axis=1), strict=True):
-            if share <= 1 - MOSTLY:
-                close[n].append((state, away))
-    for some in (slice(0, 2), slice(2, FAIR)):  # mostly one of the first holds on other streams, too
-        left = [
-            (one, *near) for one, mine in zip(examples, close, strict=True) if one.fair is None for near in mine[some]
-        ]
-        unfair = yield from _mostly(cases, [(one.case, state) for one, state, _ in left], "fair", SURE, fair=True)
-        for (example, state, away), share in zip(left, unfair.mean(axis=1), strict=True):
-            if share <= 1 - MOSTLY and example.fair is None:
-                example.fair, example.distance, example.p_fair_start = state, away, float(share)
+        fair = [move for move, share in zip(now, unfair.mean(axis=1), strict=True) if share <= 1 - MOSTLY]
+        mine = [[move for move in fair if move[0] == n][: FAIR - close[n]] for n in wanted]
+        for some in (slice(0, 2), slice(2, FAIR)):  # mostly one of the first holds on other streams, too
+            yield from _surely_fair(cases, examples, [move for moves in mine for move in moves[some]])
+        for n, moves in zip(wanted, mine, strict=True):
+            close[n] += len(moves)
+
+
+def _surely_fair(cases: Cases, examples: Sequence[Example], moves: Sequence[tuple[int, Array, float]]) -> Asking[None]:
+    """Gives examples that have none yet the first of their moves that is mostly fair on other streams, too."""
+    left = [(examples[n], state, away) for n, state, away in moves if examples[n].fair is None]
+    unfair = yield from _mostly(cases, [(one.case, state) for one, state, _ in left], "fair", SURE, fair=True)
+    for (example, state, away), share in zip(left, unfair.mean(axis=1), strict=True):
+        if share <= 1 - MOSTLY and example.fair is None:
+            example.fair, example.distance, example.p_fair_start = state, away, float(share)
 
 
 def _moves(cases: Cases, example: Example) -> list[tuple[Array, float]]:

@@ -29,15 +29,28 @@ def summary_rows(explanation: Explanation | None) -> list[tuple[str, str]]:
     situation = explanation.get("situation")
     common = "no rule tells unfair executions apart twice as well as chance"
     if situation:
-        often, usual = percent(situation["precision"]), percent(situation["base_rate"])
-        common = f"{situation['rule']}: {often} unfair instead of {usual}"
+        often, interval = precision(situation)
+        common = f"{situation['rule']}: {often} unfair{interval} instead of {percent(situation['base_rate'])}"
     return [*rows, ("  situation", common)]
 
 
+def precision(situation: Mapping[str, Any]) -> tuple[str, str]:
+    """How often an execution is unfair where the rule holds, and the interval of that: "50%" and " (41% to 59%)"."""
+    if situation.get("precision_low") is None:  # a run of an earlier version
+        return percent(situation["precision"]), ""
+    names = ("precision", "precision_low", "precision_high")
+    often, low, high = estimate(*(situation[name] for name in names))
+    return often, f" ({low} to {high})"
+
+
 def _fewer(explanation: Explanation) -> str:
-    """That there would have been more to explain, were it not for the agents' memory."""
-    held = explanation.get("memory") and explanation["explained"] == explanation["held_to"]
-    return " (with a memory fewer are)" if held else ""
+    """That there would have been more to explain, were it not for the work."""
+    held = explanation.get("work") and explanation["explained"] == explanation["held_to"]
+    return f" (no more, for one takes {_times(explanation['work'])} times the usual work)" if held else ""
+
+
+def _times(work: float) -> str:
+    return f"{work:.0f}" if work >= 10 else f"{work:.1f}"
 
 
 def notes(explanation: Explanation) -> list[str]:
@@ -46,10 +59,12 @@ def notes(explanation: Explanation) -> list[str]:
     if explanation["engine"] != "twin":
         text.append("There is no compiled twin of this environment, so only a few failures were explained.")
     elif _fewer(explanation):
+        why = "; with a memory a step takes ten times as long" if explanation["memory"] else ""
+        examples = ", and smallest examples were looked for in two of them" if explanation["memory"] else ""
         text.append(
-            "The agents have a memory, with which a step takes ten times as long: only"
-            f" {failures(explanation['explained'])} were explained (a tenth of the setting, 20 in any case), and"
-            " smallest examples were looked for in two of them. explain=all explains every different one."
+            f"A failure of this run takes {_times(explanation['work'])} times the work that the setting counts on{why}."
+            f" So only {failures(explanation['explained'])} were explained{examples}; explain=all explains every"
+            " different one."
         )
     if not explanation["restored"]:
         text.append(
@@ -135,4 +150,6 @@ def failures(count: int) -> str:
 
 
 def signed(value: float, form: str) -> str:
-    return f"{value:+{form}}".replace("-", "\u2212")
+    """With its sign; what is nothing in so many digits is no loss."""
+    text = f"{value:+{form}}"
+    return (text if float(text) else text.replace("-", "+")).replace("-", "\u2212")
