@@ -36,8 +36,8 @@ ENTRY = (
 )  # fmt: skip
 COLUMNS = ("team", "arm", *ENTRY, "welfare", "weights", *WHOLE)
 HEAD = (
-    "team", "steps", "weights", "seeds", "before", "control", "repaired", "divided by", "return", "its 95% end, worst seed",
-    "worst-off", "newly unfair beyond control", "CPU s a seed", "verdicts",
+    "team", "steps", "weights", "seeds", "before", "control", "repaired", "divided by", "return",
+    "its 95% end, worst seed", "worst-off", "newly unfair beyond control", "CPU s a seed", "verdicts",
 )  # fmt: skip
 TESTED = ("policy", "variant", "seed", "budget", "failures", "distinct_failures", "distinct_failures_wide",
     "distinct_starts", "coverage", "natural_rate")  # fmt: skip
