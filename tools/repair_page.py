@@ -57,9 +57,9 @@ def rows_of(folder: Path) -> list[Row]:
     ]
 
 
-def key(row: Row) -> tuple[int, str, int, str, str, int]:
-    known = TEAMS.index(row["team"]) if row["team"] in TEAMS else len(TEAMS)
-    return known, row["team"], int(row["steps"]), row["weights"], row["arm"], int(row["seed"] or 0)
+def key(row: Row) -> tuple[int, str, int, tuple[float, ...], str, int]:
+    known, weights = TEAMS.index(row["team"]) if row["team"] in TEAMS else len(TEAMS), row["weights"].split()
+    return known, row["team"], int(row["steps"]), tuple(map(float, weights)), row["arm"], int(row["seed"] or 0)
 
 
 def recipe_of(row: Row) -> tuple[str, int, str]:
