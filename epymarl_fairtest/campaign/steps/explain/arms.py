@@ -49,9 +49,9 @@ class Decision:
         """Does it lower P(unfair) clearly?"""
         return self.drop >= LEAST_DROP and self.helps
 
-    def may_be_clear(self, errors: float = ERRORS) -> bool:
+    def may_be_clear(self) -> bool:
         """Could it turn out to be clear on more streams?"""
-        return self.drop + errors * self.error >= LEAST_DROP
+        return self.drop + ERRORS * self.error >= LEAST_DROP
 
     @property
     def helps(self) -> bool:

@@ -31,10 +31,8 @@ from epymarl_fairtest.team.contract import CHUNK
 CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh exploration
 AGAIN = 2  # of them, that may be measured on other streams, one after the other until something is clear
 SURE = 32  # other streams at least, on which what is shown was measured
-ROUNDS: tuple[int, ...] = (
-    16,
-    *range(SURE, 257),
-)  # streams after each round; beyond SURE for slips that may yet be clear
+ROUNDS: tuple[int, ...] = (16, *range(SURE, 257))
+"""Streams after each round; beyond SURE for slips that may yet be clear."""
 FEW = 4 * CHUNK  # continuations that are as well executed together
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
