@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +159,7 @@ class Fake:
     """Trains nothing: makes a team that is known beforehand. `diverging`: weights at which it fails."""
 
     diverging: tuple[float, ...] = ()
+    learner: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, policy: Path) -> dict[str, Any]:
         load_record(policy)
@@ -281,14 +282,14 @@ def test_a_finished_run_is_repaired_with_its_own_settings_and_failures(
 def test_an_arm_that_diverges_is_stopped_and_named_and_the_others_go_on(
     tmp_path: Path, fake: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake.setattr(host_trainer, "HostTrainer", lambda: Fake(diverging=(2.0,)))
+    fake.setattr(host_trainer, "HostTrainer", lambda learner: Fake(diverging=(2.0,)))
     team, out = policy_folder(tmp_path / "team"), tmp_path / "out"
     repair("--policy", team, "--out", out, *QUICK, *SEARCH)
     document = read_repair(out)
     assert [one["arm"] for one in document["stopped"]] == ["seed 0 weight-2", "seed 1 weight-2"]
     assert {entry["weight"] for entry in document["repaired"]} == {1.0}
     assert "seed 0 weight-2 was stopped: training diverged" in capsys.readouterr().out
-    fake.setattr(host_trainer, "HostTrainer", lambda: Fake(diverging=(1.0,)))
+    fake.setattr(host_trainer, "HostTrainer", lambda learner: Fake(diverging=(1.0,)))
     assert repair("--policy", team, "--out", tmp_path / "none", *ONE, *SEARCH) == 2
     assert "No seed was trained to its end" in capsys.readouterr().err
     assert not (tmp_path / "none" / "repair.json").exists()
@@ -413,6 +414,8 @@ BAD = {
     "--weight -1": "above 0",
     "--welfare gini --weight 3": "at most 1",
     "--jobs 0": "at least 1",
+    "--learner lr": "give a name and a value: --learner lr=0.001",
+    "--learner lr=[0.1": "is no plain value",
     "--address tcp://x:1": "--backend dask",
 }
 

@@ -75,6 +75,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "welfare": ({"welfare": "all"}, "welfare='all' is not allowed; it must be None, gini, jain, min."),
     "weight": ({"weight": "x"}, "weight='x' is not allowed; give a number."),
     "negative weight": ({"weight": -1}, "weight=-1 is not allowed"),
+    "learner": ({"learner": "lr=0.1"}, "learner='lr=0.1' is not allowed; name settings"),
     "seeds": ({"seeds": 0}, "seeds=0 is not allowed"),
     "twice": ({"seeds": [1, 1]}, "seeds=[1, 1] is not allowed"),
     "backend": ({"backend": "cloud"}, "backend='cloud' is not allowed"),

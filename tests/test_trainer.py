@@ -272,6 +272,33 @@ def test_a_learner_file_that_does_not_fit_is_refused_with_the_remedy(change: str
         ZOO.train(Lesson(tmp_path / "first", 100, 0), tmp_path / "second")
 
 
+# --- another setting of the learner ---------------------------------------------------------------------
+
+
+def test_a_given_setting_of_the_learner_counts_and_is_told_and_kept(tmp_path: Path) -> None:
+    team = team_of(tmp_path / "team")
+    trained = HostTrainer("pymarlzoo", {"lr": 0.01}).train(Lesson(team, 100, 0), tmp_path / "quick")
+    ZOO.train(Lesson(team, 100, 0), tmp_path / "usual")
+    assert "Every arm learned with lr=0.01, which was given." in trained.notes
+    assert load_record(tmp_path / "quick").learner["lr"] == 0.01
+    assert held(tmp_path / "quick") != held(tmp_path / "usual")
+
+
+@pytest.mark.parametrize(
+    ("learner", "words"),
+    [
+        ({"rate": 0.1}, r"--learner rate: no setting of how this team learns\. There are: .*\blr\b"),
+        ({"hidden_dim": 8}, "--learner hidden_dim: no setting"),
+        ({"lr": "fast"}, r"--learner lr=fast is not allowed; it is [\d.]+ now"),
+        ({"double_q": 2}, "--learner double_q=2 is not allowed; it is True now"),
+        ({"lr": True}, "--learner lr=True is not allowed"),
+    ],
+)
+def test_a_setting_that_the_learner_does_not_have_is_refused(learner: Any, words: str, tmp_path: Path) -> None:
+    with pytest.raises(FairTestError, match=words):
+        HostTrainer("pymarlzoo", learner).check(team_of(tmp_path / "team"))
+
+
 # --- what cannot be trained ---------------------------------------------------------------------------
 
 

@@ -48,6 +48,7 @@ class Request:
     address: str | None = None
     jobs: int | None = None
     timeout: float = TIMEOUT
+    learner: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self) -> None:
         """Refuse numbers that cannot be meant."""
@@ -92,7 +93,7 @@ def repaired(request: Request, listeners: Listeners) -> tuple[dict[str, Any], li
 
     request.check()
     refuse_strange_folder(request.folder)
-    trainer = HostTrainer()
+    trainer = HostTrainer(learner=request.learner)
     policy, run, settings = _team_and_run(request, trainer, listeners)
     plan, welfare = _plan(request, policy, run, settings, listeners)
     open_folder(plan)
@@ -195,7 +196,7 @@ def _plan(
     plan = Plan(
         request.folder.resolve(), policy, run, settings, request.seeds, request.steps, shapings, starts,
         request.share if len(starts) else 0.0, request.max_loss, request.executions,
-        min(VALIDATION, request.executions), digest(load_weights(policy / "agent.th")),
+        min(VALIDATION, request.executions), digest(load_weights(policy / "agent.th")), request.learner,
     )  # fmt: skip
     _say_estimate(team, settings, plan, listeners)
     chosen = {

@@ -31,7 +31,9 @@ from epymarl_fairtest.team.contract import Policy, Team
 from epymarl_fairtest.team.saved import live_team
 
 __all__ = ["Comparison", "Repaired", "Replay", "Result", "Why", "compare", "load", "repair", "resume", "test"]
-ARGUMENTS = "theta|confidence|policy|figure|out|steps|welfare|weight|share|executions|jobs|timeout|address|backend"
+ARGUMENTS = (
+    "theta|confidence|policy|figure|out|steps|welfare|weight|share|learner|executions|jobs|timeout|address|backend"
+)
 """Of the command line that are arguments here, too; `--max-loss` is one with another sign."""
 
 
@@ -121,6 +123,7 @@ def repair(
     weight: float | Iterable[float] | None = None,
     share: float = SHARE,
     max_loss: float = MAX_LOSS,
+    learner: Mapping[str, Any] | None = None,
     seeds: int | Iterable[int] = SEEDS,
     executions: int = EXECUTIONS,
     backend: str = "processes",
@@ -139,6 +142,7 @@ def repair(
         weight: of the welfare; several are tried, the welfare's own if none is given.
         share: of the training episodes that begin at failing starts.
         max_loss: of the return before that a repair may cost.
+        learner: settings of the host's learner for every arm, `{"lr": 0.001}`; the team's own otherwise.
         seeds: how many, from 0, or which ones.
         executions: fresh ones that decide.
         backend: `processes`, `dask` or `ray`,
@@ -153,6 +157,8 @@ def repair(
     with in_python_words():
         _numbers(whole=True, steps=steps, executions=executions, jobs=1 if jobs is None else jobs)
         _numbers(share=share, max_loss=max_loss, timeout=timeout)
+        if learner is not None and not isinstance(learner, Mapping):
+            raise FairTestError(f'learner={learner!r} is not allowed; name settings and their values: {{"lr": 0.001}}.')
         _one_of("welfare", welfare, (None, "gini", "jain", "min"))
         _one_of("backend", backend, ("processes", "dask", "ray"))
         place, folder = team.path if isinstance(team, Result) else _path(team, "the team"), _path(out, "out")
@@ -162,11 +168,13 @@ def repair(
             repr(str(place)),
             repr(str(folder)),
             f"steps={steps}",
+            *([f"learner={dict(learner)}"] if learner else []),
             *(f"{name}={one!r}" for name, one in given.items()),
         ]
         request = Request(
             run, None if run else place, folder, f"fairtest.repair({', '.join(said)})", given, steps, welfare,
             _several("weight", weight), share, max_loss, _seeds(seeds), executions, backend, address, jobs, timeout,
+            {name: _plain(value) for name, value in (learner or {}).items()},
         )  # fmt: skip
         return _repaired(request)
 

@@ -49,6 +49,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--max-loss", type=float, default=MAX_LOSS, metavar="SHARE", help=f"of the return before ({MAX_LOSS})"
     )
+    parser.add_argument(
+        "--learner",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="its setting for every arm (the team's own)",
+    )
     parser.add_argument("--seeds", default=str(SEEDS), help=f"how many, from 0 ({SEEDS}), or which ones: 3,5,7")
     parser.add_argument("--executions", type=int, default=EXECUTIONS, help=f"fresh ones, to judge by ({EXECUTIONS})")
     parser.add_argument("--backend", choices=("processes", "dask", "ray"), default="processes", help="(processes)")
@@ -56,6 +63,22 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--jobs", type=int, help="trainings at a time on this machine (its cores)")
     parser.add_argument("--timeout", type=float, default=TIMEOUT, help=f"seconds to wait for the cluster ({TIMEOUT:g})")
     parser.set_defaults(func=repair)
+
+
+def learner_of(given: list[str]) -> dict[str, Any]:
+    """Settings of the learner, as they stand in the host's command."""
+    import yaml
+
+    settings: dict[str, Any] = {}
+    for one in given:
+        name, separator, value = one.partition("=")
+        if not (name and separator and value):
+            raise FairTestError(f"--learner {one!r} is not allowed; give a name and a value: --learner lr=0.001")
+        try:
+            settings[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise FairTestError(f"--learner {one!r} is not allowed; {value!r} is no plain value.") from error
+    return settings
 
 
 def repair(args: Namespace) -> int:
@@ -67,7 +90,7 @@ def repair(args: Namespace) -> int:
     request = Request(
         args.run, args.policy, args.folder, command_line(), given_settings(args), args.steps, args.welfare,
         tuple(args.weight or ()), args.share, args.max_loss, tuple(seeds_of(args.seeds)), args.executions,
-        args.backend, args.address, args.jobs, args.timeout,
+        args.backend, args.address, args.jobs, args.timeout, learner_of(args.learner),
     )  # fmt: skip
     try:
         document, files = repaired(request, Listeners(warn, warn, observers))

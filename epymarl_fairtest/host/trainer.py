@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +85,10 @@ class Learning:
 
 @dataclass(frozen=True)
 class HostTrainer:
-    """Fulfils `Trainer` of repair/contract.py. `host`: epymarl or pymarlzoo; None: the first that is there."""
+    """Fulfils `Trainer` of repair/contract.py."""
 
-    host: str | None = None
+    host: str | None = None  # epymarl or pymarlzoo; None: the first that is there
+    learner: Mapping[str, Any] = field(default_factory=dict)  # settings that replace those of the team's own learner
 
     def check(self, policy: Path) -> dict[str, Any]:
         """Refuse early what could only fail after minutes."""
@@ -133,6 +135,9 @@ class HostTrainer:
                 f"{LEARNER} is not in the policy folder: {' and '.join(lost(training))} were learned again first, in"
                 f" {RELEARNED * BATCH:,} episodes, while the agents did not change."
             )
+        if self.learner:
+            told = ", ".join(f"{name}={value}" for name, value in self.learner.items())
+            notes.append(f"Every arm learned with {told}, which was given.")
         if not record.learner:
             notes.append("policy.yaml does not say how the team was trained: the host's own settings were used.")
         before, pace = learning.steps, Pace(training.learner)
@@ -205,16 +210,32 @@ class HostTrainer:
         }
         plain = {"env": "gymma", "runner": "episode", "batch_size_run": 1, "name": record.algorithm, "seed": seed}
         known = {name: value for name, value in record.learner.items() if name not in ("n_agents", "n_actions")}
+        fixed = {**network, **plain, "env_args": environment}
         try:
             if not record.algorithm.isidentifier():  # it names a file
                 raise FileNotFoundError
-            return configuration(
-                host, record.algorithm, "gymma", {**known, **network, **plain, "env_args": environment}
-            )
+            args = configuration(host, record.algorithm, "gymma", {**known, **fixed})
         except FileNotFoundError as error:
             raise FairTestError(
                 f"{host.name} knows no algorithm {record.algorithm!r}, which trained the team."
             ) from error
+        for name, value in self.learner.items():
+            setattr(args, name, changed(args, name, value, fixed))
+        return args
+
+
+def changed(args: Any, name: str, value: Any, fixed: Mapping[str, Any]) -> Any:
+    """The value to give a setting of the learner instead of its own; refused where it does not fit."""
+    settings = settings_of_learner(args)
+    if name not in settings or name in fixed:
+        others = ", ".join(known for known in settings if known not in fixed)
+        raise FairTestError(f"--learner {name}: no setting of how this team learns. There are: {others}.")
+    kind = next(kind for kind in (bool, (int, float), object) if isinstance(settings[name], kind))
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise FairTestError(
+            f"--learner {name}={value} is not allowed; it is {settings[name]!r} now, and must stay of that kind."
+        )
+    return value
 
 
 def weights_of(training: Training) -> dict[str, Tensor]:

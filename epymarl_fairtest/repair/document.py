@@ -9,9 +9,11 @@ from typing import Any
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.repair.verdict import VERDICTS
 from epymarl_fairtest.store.content import Holds, count, each, having, maybe, named, real, share, text, words
+from epymarl_fairtest.team.checkpoint import is_plain
 
 FILE = "repair.json"
 FORMAT = 1
+EARLIER: dict[str, Any] = {"learner": {}}  # what earlier versions did not write, and what it was
 MEASURED: dict[str, Holds] = {
     "rate": maybe(share), "low": maybe(share), "high": maybe(share), "undefined": share, "executions": count,
     "return": real, "worst_off": real, "best_off": real, "policy": text,
@@ -44,6 +46,7 @@ DOCUMENT: dict[str, Holds] = {
     **dict.fromkeys(("index", "task", "algorithm", "host", "fairtest"), words),
     **dict.fromkeys(("theta", "share", "max_loss"), share),
     **dict.fromkeys(("steps", "budget"), count),
+    "learner": named(is_plain),
     "notes": each(text),
     "command": text,
 }
@@ -59,10 +62,13 @@ def odd(document: Any) -> list[str]:
 def read_repair(folder: Path) -> dict[str, Any]:
     path = folder / FILE
     try:
-        document: dict[str, Any] = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise FairTestError(f"{str(path)!r} is not a readable repair: {error}.") from error
+    if isinstance(document, dict):
+        document = EARLIER | document
     wrong = odd(document)
     if wrong:
         raise FairTestError(f"{str(path)!r} is not what `fairtest repair` writes: {', '.join(wrong)}.")
-    return document
+    found: dict[str, Any] = document
+    return found

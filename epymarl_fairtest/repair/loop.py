@@ -205,6 +205,7 @@ class Repair:
             "stopped": self.stopped,
             "steps": plan.steps,
             "share": plan.share,
+            "learner": dict(plan.learner),
             "max_loss": plan.max_loss,
             "theta": plan.settings.theta,
             "index": plan.settings.index,

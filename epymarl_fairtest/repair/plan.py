@@ -38,6 +38,7 @@ class Plan:
     executions: int  # fresh ones, to judge by
     validation: int  # others, to choose by
     digest: str  # of the team's weights
+    learner: Mapping[str, Any]  # settings of the learner that were given
 
     def asked(self) -> dict[str, Any]:
         return {
@@ -51,6 +52,7 @@ class Plan:
             "share": self.share,
             "executions": self.executions,
             "validation": self.validation,
+            "learner": dict(self.learner) or None,
         }
 
     @property
