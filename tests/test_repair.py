@@ -239,7 +239,7 @@ def test_the_table_of_repairs_grows_by_seeds(tmp_path: Path, fake: pytest.Monkey
     fake.setattr(tool, "DATA", tmp_path / "repair.csv")
     team, out = policy_folder(tmp_path / "team"), tmp_path / "lbf-iql"
     for seeds in ("1", "2"):
-        repair("--policy", team, "--out", out, *QUICK, *SEARCH, "--seeds", seeds)
+        repair("--policy", team, "--out", out, *QUICK, *SEARCH, "--seeds", seeds, "--learner", "lr=0.01")
         tool.take([out])
     rows = tool.read(tool.DATA)
     document = read_repair(out)
@@ -248,7 +248,7 @@ def test_the_table_of_repairs_grows_by_seeds(tmp_path: Path, fake: pytest.Monkey
     ]  # fmt: skip
     assert [float(row["rate"]) for row in rows[3:]] == [entry["rate"] for entry in document["repaired"]]
     (line,) = [line for line in tool.table(rows).splitlines() if line.startswith("| lbf-iql")]
-    assert line.split(" | ")[1:4] == [f"{document['steps']:,}", "1, 2", "2"]
+    assert line.split(" | ")[1:6] == [f"{document['steps']:,}", "1, 2", "30%", "lr=0.01", "2"]
 
 
 def test_what_testers_find_after_repairs_is_a_line_per_team_and_method(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,10 +34,11 @@ ENTRY = (
     "return_change", "return_change_low", "return_change_high", "worst_off_change", "formerly_fair", "newly_unfair",
     "newly_unfair_beyond_control", "beyond_control_high", "training_cpu_seconds", "seed_cpu_seconds",
 )  # fmt: skip
-COLUMNS = ("team", "arm", *ENTRY, "welfare", "weights", *WHOLE)
+COLUMNS = ("team", "arm", *ENTRY, "welfare", "weights", "learner", *WHOLE)
 HEAD = (
-    "team", "steps", "weights", "seeds", "before", "control", "repaired", "divided by", "return",
-    "its 95% end, worst seed", "worst-off", "newly unfair beyond control", "CPU s a seed", "verdicts",
+    "team", "steps", "weights", "from failing starts", "learner", "seeds", "before", "control", "repaired",
+    "divided by", "return", "its 95% end, worst seed", "worst-off", "newly unfair beyond control", "CPU s a seed",
+    "verdicts",
 )  # fmt: skip
 TESTED = ("policy", "variant", "seed", "budget", "failures", "distinct_failures", "distinct_failures_wide",
     "distinct_starts", "coverage", "natural_rate")  # fmt: skip
@@ -49,6 +50,7 @@ def rows_of(folder: Path) -> list[Row]:
     document = read_repair(folder)
     welfare, whole = document["welfare"], {name: document[name] for name in WHOLE} | {"team": folder.name}
     whole |= {"welfare": welfare["name"], "weights": " ".join(f"{weight:g}" for weight in welfare["weights"])}
+    whole["learner"] = " ".join(f"{name}={value}" for name, value in document["learner"].items())
     arms = {"before": [document["before"]], "control": document["control"], "repaired": document["repaired"]}
     return [
         whole | {"arm": arm} | {name: entry.get(name, "") for name in ENTRY}
@@ -57,20 +59,22 @@ def rows_of(folder: Path) -> list[Row]:
     ]
 
 
-def key(row: Row) -> tuple[int, str, int, tuple[float, ...], str, int]:
-    known, weights = TEAMS.index(row["team"]) if row["team"] in TEAMS else len(TEAMS), row["weights"].split()
-    return known, row["team"], int(row["steps"]), tuple(map(float, weights)), row["arm"], int(row["seed"] or 0)
+def key(row: Row) -> tuple[Any, ...]:
+    known = TEAMS.index(row["team"]) if row["team"] in TEAMS else len(TEAMS)
+    return known, *recipe_of(row), row["arm"], int(row["seed"] or 0)
 
 
-def recipe_of(row: Row) -> tuple[str, int, str]:
-    return row["team"], int(row["steps"]), row["weights"]
+def recipe_of(row: Row) -> tuple[str, float, str, int, tuple[float, ...]]:
+    """What was asked of which team; the recipes of a team in the order of the table."""
+    weights = tuple(map(float, row["weights"].split()))
+    return row["team"], -float(row["share"]), row["learner"], int(row["steps"]), weights
 
 
 def read(path: Path) -> list[Row]:
     if not path.is_file():
         return []
     with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        return [{"learner": ""} | row for row in csv.DictReader(file)]
 
 
 def write(path: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:
@@ -86,7 +90,7 @@ def take(folders: list[Path]) -> None:
 
 
 def table(rows: list[Row]) -> str:
-    """A line per team, length of training and weights; means over its seeds, with the lowest and the highest."""
+    """A line per team and recipe; means over its seeds, with the lowest and the highest."""
     lines: list[tuple[str, ...]] = [HEAD]
     for recipe in dict.fromkeys(recipe_of(row) for row in sorted(rows, key=key)):
         arms: dict[str, list[Row]] = {"before": [], "control": [], "repaired": []}
@@ -131,6 +135,8 @@ def line(before: Row, control: list[Row], repaired: list[Row]) -> tuple[str, ...
         before["team"],
         f"{int(before['steps']):,}",
         before["weights"].replace(" ", ", "),
+        f"{float(before['share']):.0%}",
+        before["learner"].replace(" ", ", ") or "its own",
         str(len(repaired)),
         f"{float(before['rate']):.2%}",
         spread(numbers(control, "rate"), ".2%"),
