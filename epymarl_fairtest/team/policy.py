@@ -51,10 +51,12 @@ class Agent:
             self._last.into(self._middle.into(x, between.second).relu_(), scores)
 
     def _gates(self, x: Tensor, hidden: Tensor, between: Between) -> Tensor:
-        """torch.gru_cell operation by operation."""
+        """torch.gru_cell operation by operation, but for what is compiled where torch agrees with it."""
         w_x, w_h, b_x, b_h = self._gru
         torch.addmm(b_x, x, w_x.t(), out=between.gates_x)
         torch.addmm(b_h, hidden, w_h.t(), out=between.gates_h)
+        if between.compiled is not None:
+            return between.compiled.close(hidden)
         (reset_x, update_x, new_x), (reset_h, update_h, new_h) = between.parts
         reset, update = reset_h.add_(reset_x).sigmoid_(), update_h.add_(update_x).sigmoid_()
         new = torch.add(new_x, new_h.mul_(reset), out=between.second).tanh_()
@@ -67,8 +69,11 @@ class Between:
     def __init__(self, rows: int, size: int, recurrent: bool) -> None:
         self.first, self.second = torch.empty(rows, size), torch.empty(rows, size)
         if recurrent:
+            from epymarl_fairtest.team.gates import Gates, agrees  # numba takes a while, and a network may do without
+
             self.gates_x, self.gates_h = torch.empty(rows, 3 * size), torch.empty(rows, 3 * size)
             self.parts = self.gates_x.chunk(3, 1), self.gates_h.chunk(3, 1)
+            self.compiled = Gates(self.gates_x, self.gates_h) if agrees() else None
 
 
 class Layer:
