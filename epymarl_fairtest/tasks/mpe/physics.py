@@ -19,7 +19,8 @@ BODY_SENSITIVITY = 5.0  # of a body without an acceleration of its own
 BLOCK = (
     128  # worlds that move together, one per column: a loop over columns is done in the processor's widest registers
 )
-NOWHERE = -1e4  # the depth of a contact out of reach
+UNDERFLOW = 751.0  # margins between two bodies at which exp, and so their push, is zero
+HUGE = 1e300
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
@@ -95,31 +96,33 @@ def move(
     at: Array, force: Array, movers: Sizes, places: Sizes, limit: Array, collides: NDArray[np.bool_], size: Array
 ) -> None:
     """One step of the worlds in the columns of `at`; `force` (2 * bodies, BLOCK) holds the thrust and is used up."""
-    bodies, away, overlap = len(movers), np.empty(BLOCK), np.empty(BLOCK)
-    within = np.empty(BLOCK, np.int64)  # the columns in which two bodies are within reach of each other
+    bodies, reach, bits = len(movers), np.empty((len(movers), BLOCK)), at.view(np.int64)
+    faint = 37.0 + 39.0 * (len(movers) + len(places) - 1)
+    near, within = np.empty(BLOCK, np.bool_), np.empty(BLOCK, np.int64)
+    for body in range(bodies):
+        for column in range(BLOCK):
+            vx, vy = (bits[4 * body + 2, column] >> 52) & 2047, (bits[4 * body + 3, column] >> 52) & 2047
+            slow = max(1023 - min(vx, vy), 0)
+            reach[body, column] = min(faint + 0.6932 * slow, UNDERFLOW) * CONTACT_MARGIN
     for a in range(bodies):
         for b in range(a + 1, bodies + len(places)):
             if collides[a] and collides[b]:
-                other = 4 * b if b < bodies else 4 * bodies + 2 * (b - bodies)
-                touching, reach = size[a] + size[b], size[a] + size[b] + 751.0 * CONTACT_MARGIN
+                other, touching = 4 * b if b < bodies else 4 * bodies + 2 * (b - bodies), size[a] + size[b]
                 for column in range(BLOCK):
                     dx, dy = at[4 * a, column] - at[other, column], at[4 * a + 1, column] - at[other + 1, column]
                     square = dx * dx + dy * dy
-                    away[column] = math.sqrt(square)
-                    depth = -(away[column] - touching) / CONTACT_MARGIN
-                    overlap[column] = depth if square <= reach * reach else NOWHERE
+                    bound = touching + (max(reach[a, column], reach[b, column]) if b < bodies else reach[a, column])
+                    near[column] = not ((square > bound * bound) & (square < HUGE))
                 count = 0
                 for column in range(BLOCK):  # listed without a branch, which the processor would guess wrong
                     within[count] = column
-                    count += overlap[column] > NOWHERE
+                    count += near[column]
                 for number in range(count):
-                    overlap[within[number]] = softplus(overlap[within[number]]) * CONTACT_MARGIN
-                for column in range(BLOCK):  # beyond the reach exp underflows: the force is zero, and adds nothing
-                    overlap[column] = max(overlap[column], 0.0)
-                for column in range(BLOCK):
+                    column = within[number]
                     dx, dy = at[4 * a, column] - at[other, column], at[4 * a + 1, column] - at[other + 1, column]
-                    fx = CONTACT_FORCE * dx / away[column] * overlap[column]
-                    fy = CONTACT_FORCE * dy / away[column] * overlap[column]
+                    away = math.sqrt(dx * dx + dy * dy)
+                    overlap = softplus(-(away - touching) / CONTACT_MARGIN) * CONTACT_MARGIN
+                    fx, fy = CONTACT_FORCE * dx / away * overlap, CONTACT_FORCE * dy / away * overlap
                     force[2 * a, column] = fx + force[2 * a, column]
                     force[2 * a + 1, column] = fy + force[2 * a + 1, column]
                     if b < bodies:
