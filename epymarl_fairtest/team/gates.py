@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +39,8 @@ def _tanh(x: float) -> float:
     power = f * (C0 + f * (C1 + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * (C6 + f * C7)))))))
     scale = np.float64(np.int64(1) << np.int64(whole))
     grown = scale * power + (scale - 1.0)
-    return grown / (grown + 2.0)
+    ratio: float = grown / (grown + 2.0)
+    return ratio
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -56,12 +56,10 @@ def tanh(x: Values, out: Values, doubt: Mask) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _close(
-    of_input: Values, of_memory: Values, hidden: Values, where: Rows, asked: Values, before: Values
-) -> int:
-    """The new memory over the old one; the numbers of which torch is asked for the tanh, where in the memory they belong,
-    and what was remembered there: how many there are. `of_memory` (rows, 3, numbers) holds reset and update as they are
-    and the rest as it came from the products."""
+def _close(of_input: Values, of_memory: Values, hidden: Values, where: Rows, asked: Values, before: Values) -> int:
+    """The new memory over the old one, and how many numbers torch has to be asked about: `asked`, `where` in the memory
+    they belong, and what was there `before`. `of_memory` (rows, 3, numbers) holds reset and update, ready to be used,
+    and new as the products left it."""
     count, size = 0, hidden.shape[1]
     room = -(-size // WORD) * WORD
     x, old, new = np.zeros(room, np.float32), np.zeros(room, np.float32), np.zeros(room, np.float32)
@@ -91,14 +89,14 @@ def _settle(of_memory: Values, hidden: Values, where: Rows, new: Values, before:
 
 
 class Gates:
-    """What becomes of gates that stand in two tensors (rows, 3 * numbers), of the input and of the memory: reset, update
-    and new."""
+    """What becomes of gates in two tensors (rows, 3 * numbers), of the input and of the memory: reset, update, new."""
 
     def __init__(self, of_input: Tensor, of_memory: Tensor) -> None:
         rows, size = len(of_input), of_input.shape[1] // 3
         reset, update, _ = zip(of_memory.chunk(3, 1), of_input.chunk(3, 1), strict=True)
         self._pairs = reset, update  # one by one: how torch rounds a number depends on the length of its row
-        self._views = tuple(gates.view(rows, 3, size).numpy() for gates in (of_input, of_memory))
+        self._of_input: Values = of_input.view(rows, 3, size).numpy()
+        self._of_memory: Values = of_memory.view(rows, 3, size).numpy()
         most = rows * size + 1  # one is written before it is known whether it counts
         self._where, self._before = np.zeros(most, np.int64), np.zeros(most, np.float32)
         self._asked = torch.zeros(most)
@@ -108,9 +106,9 @@ class Gates:
         for gate, added in self._pairs:
             gate.add_(added).sigmoid_()
         memory, asked = hidden.numpy(), self._asked.numpy()
-        count = _close(*self._views, memory, self._where, asked, self._before)
+        count = _close(self._of_input, self._of_memory, memory, self._where, asked, self._before)
         self._asked[:count].tanh_()
-        _settle(self._views[1], memory, self._where, asked, self._before, count)
+        _settle(self._of_memory, memory, self._where, asked, self._before, count)
         return hidden
 
 
@@ -120,8 +118,8 @@ LEAST, MOST, STRIDE = 2.0**-20, 16.0, 211  # smaller numbers are their own tanh,
 @cache
 def agrees() -> bool:
     """Does torch, on this machine, give what `tanh` does not doubt? Asked of two million numbers, 10 ms."""
-    ends = np.array([LEAST, MOST], np.float32).view(np.uint32)
-    some = np.arange(*ends, STRIDE, dtype=np.uint32).view(np.float32)
+    first, last = np.array([LEAST, MOST], np.float32).view(np.uint32).tolist()
+    some = np.arange(first, last, STRIDE, dtype=np.uint32).view(np.float32)
     return all(disagreeing(numbers) == 0 for numbers in (some, -some))
 
 
@@ -129,5 +127,5 @@ def disagreeing(numbers: Values) -> int:
     """Of how many of these numbers torch gives another tanh, although it is not in doubt here."""
     ours, doubt = np.empty_like(numbers), np.zeros(len(numbers), np.bool_)
     tanh(numbers, ours, doubt)
-    theirs: Any = torch.tanh(torch.from_numpy(numbers)).numpy()
+    theirs = torch.tanh(torch.from_numpy(numbers)).numpy()
     return int(((ours.view(np.uint32) != theirs.view(np.uint32)) & ~doubt).sum())

@@ -19,8 +19,10 @@ BODY_SENSITIVITY = 5.0  # of a body without an acceleration of its own
 BLOCK = (
     128  # worlds that move together, one per column: a loop over columns is done in the processor's widest registers
 )
-UNDERFLOW = 751.0  # margins between two bodies at which exp, and so their push, is zero
-HUGE = 1e300
+UNDERFLOW = 751.0  # margins between two bodies from which on exp, and so their push, is zero
+# Margins from which on a push is lost beside a velocity of 1: the first, and the second for every other body.
+FAINT, FAINT_EACH = 37.0, 39.0
+HUGE = 1e300  # of a square: what is infinite, or no number, is computed as it is
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
@@ -91,19 +93,27 @@ def put_back(at: Array, movers: Sizes, rows: Rows, count: int, states: Array) ->
             state[place] = at[place, column]
 
 
+@njit(cache=True, nogil=True)
+def _reach(at: Array, movers: Sizes, places: Sizes, reach: Array) -> None:
+    """How far beyond touching a body can be pushed (bodies, BLOCK): a push from farther away would not change a bit of
+    its velocity, whatever the other pushes are (docs/decisions/068 has the proof). The slower a body is, by its
+    exponent, the fainter is what it feels; one that is at rest along an axis feels all that does not underflow."""
+    bits, faint = at.view(np.int64), FAINT + FAINT_EACH * (len(movers) + len(places) - 1)
+    for body in range(len(movers)):
+        for column in range(BLOCK):
+            x, y = (bits[4 * body + 2, column] >> 52) & 2047, (bits[4 * body + 3, column] >> 52) & 2047
+            slow = max(1023 - min(x, y), 0)  # halvings from a velocity of 1
+            reach[body, column] = min(faint + 0.6932 * slow, UNDERFLOW) * CONTACT_MARGIN
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def move(
     at: Array, force: Array, movers: Sizes, places: Sizes, limit: Array, collides: NDArray[np.bool_], size: Array
 ) -> None:
     """One step of the worlds in the columns of `at`; `force` (2 * bodies, BLOCK) holds the thrust and is used up."""
-    bodies, reach, bits = len(movers), np.empty((len(movers), BLOCK)), at.view(np.int64)
-    faint = 37.0 + 39.0 * (len(movers) + len(places) - 1)
+    bodies, reach = len(movers), np.empty((len(movers), BLOCK))
     near, within = np.empty(BLOCK, np.bool_), np.empty(BLOCK, np.int64)
-    for body in range(bodies):
-        for column in range(BLOCK):
-            vx, vy = (bits[4 * body + 2, column] >> 52) & 2047, (bits[4 * body + 3, column] >> 52) & 2047
-            slow = max(1023 - min(vx, vy), 0)
-            reach[body, column] = min(faint + 0.6932 * slow, UNDERFLOW) * CONTACT_MARGIN
+    _reach(at, movers, places, reach)
     for a in range(bodies):
         for b in range(a + 1, bodies + len(places)):
             if collides[a] and collides[b]:
