@@ -70,14 +70,16 @@ def softplus(x: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def gather(states: Array, running: NDArray[np.bool_], first: int, rows: Rows, at: Array) -> tuple[int, int]:
+def gather(
+    states: Array, running: NDArray[np.bool_], first: int, rows: Rows, at: Array, movers: Sizes, places: Sizes
+) -> tuple[int, int]:
     """The next running worlds, from row `first` on, as columns of `at`: how many there are, and the row behind them."""
     count, row = 0, first
     while row < len(states) and count < BLOCK:
         if running[row]:
             rows[count] = row
             state = states[row]
-            for place in range(len(state)):
+            for place in range(4 * len(movers) + 2 * len(places)):
                 at[place, count] = state[place]
             count += 1
         row += 1
@@ -158,8 +160,8 @@ def move(
 @njit(cache=True, nogil=True)
 def push(force: Array, body: int, column: int, action: int, thrust: float) -> None:
     """The thrust of an action: nothing, left, right, down, up."""
-    force[2 * body, column] = thrust * ((action == 2) - (action == 1))
-    force[2 * body + 1, column] = thrust * ((action == 4) - (action == 3))
+    force[2 * body, column] = thrust * (np.float64(action == 2) - np.float64(action == 1))
+    force[2 * body + 1, column] = thrust * (np.float64(action == 4) - np.float64(action == 3))
 
 
 @njit(cache=True, nogil=True)
