@@ -68,6 +68,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
         "tasks/foraging",
         "tasks/spread",
         "tasks/tag",
+        "team/gates",
     },
     "sklearn": {
         "predictor/forest",

@@ -7,7 +7,7 @@ thread, so both give the same bits; a test holds them together.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,14 @@ from epymarl_fairtest.team.contract import CHUNK
 Q = NDArray[np.float32]
 STEADY = 16  # outputs
 NOTHING = torch.empty(CHUNK, 1, 0)
+
+
+def _addmm_relu(bias: Tensor, x: Tensor, weight: Tensor, *, out: Tensor) -> Tensor:
+    return torch.addmm(bias, x, weight, out=out).relu_()
+
+
+# torch's own saves a call, but its name does not promise to stay.
+ADDMM_RELU: Callable[..., Tensor] = getattr(torch, "_addmm_activation", _addmm_relu)
 
 
 class Agent:
@@ -44,17 +52,19 @@ class Agent:
 
     def into(self, inputs: Tensor, hidden: Tensor, between: Between, scores: Tensor) -> None:
         """The same, bit for bit, written into tensors that are there: `scores`, and the memory over `hidden`."""
-        x = self._first.into(inputs, between.first).relu_()
+        x = self._first.into(inputs, between.first, rectified=True)
         if self._middle is None:
             self._last.into(self._gates(x, hidden, between), scores)
         else:
-            self._last.into(self._middle.into(x, between.second).relu_(), scores)
+            self._last.into(self._middle.into(x, between.second, rectified=True), scores)
 
     def _gates(self, x: Tensor, hidden: Tensor, between: Between) -> Tensor:
-        """torch.gru_cell operation by operation."""
+        """torch.gru_cell operation by operation, but for what is compiled where torch agrees with it."""
         w_x, w_h, b_x, b_h = self._gru
         torch.addmm(b_x, x, w_x.t(), out=between.gates_x)
         torch.addmm(b_h, hidden, w_h.t(), out=between.gates_h)
+        if between.compiled is not None:
+            return between.compiled.close(hidden)
         (reset_x, update_x, new_x), (reset_h, update_h, new_h) = between.parts
         reset, update = reset_h.add_(reset_x).sigmoid_(), update_h.add_(update_x).sigmoid_()
         new = torch.add(new_x, new_h.mul_(reset), out=between.second).tanh_()
@@ -67,8 +77,11 @@ class Between:
     def __init__(self, rows: int, size: int, recurrent: bool) -> None:
         self.first, self.second = torch.empty(rows, size), torch.empty(rows, size)
         if recurrent:
+            from epymarl_fairtest.team.gates import Gates, agrees  # numba takes a while, and a network may do without
+
             self.gates_x, self.gates_h = torch.empty(rows, 3 * size), torch.empty(rows, 3 * size)
             self.parts = self.gates_x.chunk(3, 1), self.gates_h.chunk(3, 1)
+            self.compiled = Gates(self.gates_x, self.gates_h) if agrees() else None
 
 
 class Layer:
@@ -91,9 +104,12 @@ class Layer:
         y = linear(x, self._weight, self._bias)
         return y[:, : self.outputs].contiguous() if self._padded else y
 
-    def into(self, x: Tensor, out: Tensor) -> Tensor:
-        """The same, written into a tensor that is there."""
-        return out.copy_(self(x)) if self._padded else torch.addmm(self._bias, x, self._turned, out=out)
+    def into(self, x: Tensor, out: Tensor, rectified: bool = False) -> Tensor:
+        """The same, or its relu, written into a tensor that is there."""
+        if self._padded:
+            out.copy_(self(x))
+            return out.relu_() if rectified else out
+        return (ADDMM_RELU if rectified else torch.addmm)(self._bias, x, self._turned, out=out)
 
 
 class ChunkedPolicy:

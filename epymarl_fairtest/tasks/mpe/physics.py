@@ -19,7 +19,10 @@ BODY_SENSITIVITY = 5.0  # of a body without an acceleration of its own
 BLOCK = (
     128  # worlds that move together, one per column: a loop over columns is done in the processor's widest registers
 )
-NOWHERE = -1e4  # the depth of a contact out of reach
+UNDERFLOW = 751.0  # margins between two bodies from which on exp, and so their push, is zero
+# Margins from which on a push is lost beside a velocity of 1: the first, and the second for every other body.
+FAINT, FAINT_EACH = 37.0, 39.0
+HUGE = 1e300  # of a square: what is infinite, or no number, is computed as it is
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
@@ -67,14 +70,16 @@ def softplus(x: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def gather(states: Array, running: NDArray[np.bool_], first: int, rows: Rows, at: Array) -> tuple[int, int]:
+def gather(
+    states: Array, running: NDArray[np.bool_], first: int, rows: Rows, at: Array, movers: Sizes, places: Sizes
+) -> tuple[int, int]:
     """The next running worlds, from row `first` on, as columns of `at`: how many there are, and the row behind them."""
     count, row = 0, first
     while row < len(states) and count < BLOCK:
         if running[row]:
             rows[count] = row
             state = states[row]
-            for place in range(len(state)):
+            for place in range(4 * len(movers) + 2 * len(places)):
                 at[place, count] = state[place]
             count += 1
         row += 1
@@ -90,36 +95,46 @@ def put_back(at: Array, movers: Sizes, rows: Rows, count: int, states: Array) ->
             state[place] = at[place, column]
 
 
+@njit(cache=True, nogil=True)
+def _reach(at: Array, movers: Sizes, places: Sizes, reach: Array) -> None:
+    """How far beyond touching a body can be pushed (bodies, BLOCK): a push from farther away would not change a bit of
+    its velocity, whatever the other pushes are (docs/decisions/068 has the proof). The slower a body is, by its
+    exponent, the fainter is what it feels; one that is at rest along an axis feels all that does not underflow."""
+    bits, faint = at.view(np.int64), FAINT + FAINT_EACH * (len(movers) + len(places) - 1)
+    for body in range(len(movers)):
+        for column in range(BLOCK):
+            x, y = (bits[4 * body + 2, column] >> 52) & 2047, (bits[4 * body + 3, column] >> 52) & 2047
+            slow = max(1023 - min(x, y), 0)  # halvings from a velocity of 1
+            reach[body, column] = min(faint + 0.6932 * slow, UNDERFLOW) * CONTACT_MARGIN
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def move(
     at: Array, force: Array, movers: Sizes, places: Sizes, limit: Array, collides: NDArray[np.bool_], size: Array
 ) -> None:
     """One step of the worlds in the columns of `at`; `force` (2 * bodies, BLOCK) holds the thrust and is used up."""
-    bodies, away, overlap = len(movers), np.empty(BLOCK), np.empty(BLOCK)
-    within = np.empty(BLOCK, np.int64)  # the columns in which two bodies are within reach of each other
+    bodies, reach = len(movers), np.empty((len(movers), BLOCK))
+    near, within = np.empty(BLOCK, np.bool_), np.empty(BLOCK, np.int64)
+    _reach(at, movers, places, reach)
     for a in range(bodies):
         for b in range(a + 1, bodies + len(places)):
             if collides[a] and collides[b]:
-                other = 4 * b if b < bodies else 4 * bodies + 2 * (b - bodies)
-                touching, reach = size[a] + size[b], size[a] + size[b] + 751.0 * CONTACT_MARGIN
+                other, touching = 4 * b if b < bodies else 4 * bodies + 2 * (b - bodies), size[a] + size[b]
                 for column in range(BLOCK):
                     dx, dy = at[4 * a, column] - at[other, column], at[4 * a + 1, column] - at[other + 1, column]
                     square = dx * dx + dy * dy
-                    away[column] = math.sqrt(square)
-                    depth = -(away[column] - touching) / CONTACT_MARGIN
-                    overlap[column] = depth if square <= reach * reach else NOWHERE
+                    bound = touching + (max(reach[a, column], reach[b, column]) if b < bodies else reach[a, column])
+                    near[column] = not ((square > bound * bound) & (square < HUGE))
                 count = 0
                 for column in range(BLOCK):  # listed without a branch, which the processor would guess wrong
                     within[count] = column
-                    count += overlap[column] > NOWHERE
+                    count += near[column]
                 for number in range(count):
-                    overlap[within[number]] = softplus(overlap[within[number]]) * CONTACT_MARGIN
-                for column in range(BLOCK):  # beyond the reach exp underflows: the force is zero, and adds nothing
-                    overlap[column] = max(overlap[column], 0.0)
-                for column in range(BLOCK):
+                    column = within[number]
                     dx, dy = at[4 * a, column] - at[other, column], at[4 * a + 1, column] - at[other + 1, column]
-                    fx = CONTACT_FORCE * dx / away[column] * overlap[column]
-                    fy = CONTACT_FORCE * dy / away[column] * overlap[column]
+                    away = math.sqrt(dx * dx + dy * dy)
+                    overlap = softplus(-(away - touching) / CONTACT_MARGIN) * CONTACT_MARGIN
+                    fx, fy = CONTACT_FORCE * dx / away * overlap, CONTACT_FORCE * dy / away * overlap
                     force[2 * a, column] = fx + force[2 * a, column]
                     force[2 * a + 1, column] = fy + force[2 * a + 1, column]
                     if b < bodies:
@@ -145,8 +160,8 @@ def move(
 @njit(cache=True, nogil=True)
 def push(force: Array, body: int, column: int, action: int, thrust: float) -> None:
     """The thrust of an action: nothing, left, right, down, up."""
-    force[2 * body, column] = thrust * ((action == 2) - (action == 1))
-    force[2 * body + 1, column] = thrust * ((action == 4) - (action == 3))
+    force[2 * body, column] = thrust * (np.float64(action == 2) - np.float64(action == 1))
+    force[2 * body + 1, column] = thrust * (np.float64(action == 4) - np.float64(action == 3))
 
 
 @njit(cache=True, nogil=True)

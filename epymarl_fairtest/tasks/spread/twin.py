@@ -58,7 +58,7 @@ def _step(
     at, force, nearest = np.zeros((states.shape[1], BLOCK)), np.zeros((2 * bodies, BLOCK)), np.empty(BLOCK)
     rows = np.zeros(BLOCK, np.int64)
     while first < len(states):
-        count, first = gather(states, running, first, rows, at)
+        count, first = gather(states, running, first, rows, at, movers, places)
         for column in range(count):
             over[rows[column]] = False
             for body in range(bodies):

@@ -122,7 +122,7 @@ def _step(
     x, hidden, scores = np.zeros((len(w2), BLOCK)), np.zeros((len(w2), BLOCK)), np.zeros((len(b3), BLOCK))
     rows, fled = np.zeros(BLOCK, np.int64), np.zeros(BLOCK, np.int64)
     while first < len(states):
-        count, first = gather(states, running, first, rows, at)
+        count, first = gather(states, running, first, rows, at, movers, places)
         if prey_moves:
             _flee(at, movers, places, x, hidden, scores, fled, w1, b1, w2, b2, w3, b3)
         for column in range(count):
