@@ -100,7 +100,7 @@ def test_no_slip_is_left_out_for_being_one_of_many() -> None:
     index, slip = np.linspace(0.99, 0.81, count), np.arange(count) >= 2 * CHECKED  # the slips are the least even ones
     compared = Compared(index, np.ones(count, bool), np.ones(count), np.zeros(count))
     zeros = np.zeros(count, np.int64)
-    tried = Tried(zeros, Decisions(zeros, zeros, np.arange(count)), compared, slip, slip, ~slip)
+    tried = Tried(zeros, Decisions(zeros, zeros, np.arange(count)), compared, slip, ~slip)
     assert _most_even(cases, tried).tolist() == [*range(CHECKED)]
     late = Decisions(np.where(np.arange(count) == CHECKED, 20, 0), zeros, np.arange(count))  # little comes after it
     assert CHECKED in _most_even(cases, replace(tried, decisions=late))
@@ -116,10 +116,9 @@ def test_a_slip_is_put_right_by_the_teams_own_choice_and_the_next_best_is_kept()
     index = np.where(action == own, 0.85, 0.9 + 0.01 * action)
     for better in (np.ones(4, bool), action != own, action == own):
         result = Compared(index, better, np.ones(4), np.zeros(4))
-        slip, own_choice, spare = _slips(cases, zeros, Decisions(zeros, zeros, action), result)
+        slip, spare = _slips(cases, zeros, Decisions(zeros, zeros, action), result)
         first = own if better[action == own].all() else action[better].max()
         assert action[slip].tolist() == [first]
-        assert action[own_choice].tolist() == [own] * int(first == own)
         assert action[spare].tolist() == ([action[action != own].max()] if better.all() else [])
 
 
