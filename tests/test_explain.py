@@ -181,9 +181,7 @@ def test_a_slip_is_looked_at_again_until_it_is_clear_and_no_other_decision_is(
     monkeypatch.setattr(decisions, "both_arms", arms)
     same = compared(context.judge, cases.received[two], cases.received[two])
     slip = np.array([True, False])
-    shown = ask(
-        decisions._measured(cases, decisions.Tried(two, Decisions(two, two, two), same, slip, ~slip)), None
-    )
+    shown = ask(decisions._measured(cases, decisions.Tried(two, Decisions(two, two, two), same, slip, ~slip)), None)
     assert asked == requests  # of few decisions more streams at once; the same comes out
     assert [one.streams for one in shown] == [34]
 
@@ -208,7 +206,7 @@ def test_a_failure_is_settled_where_no_later_step_is_open() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "times", "held_to"),
-    [(200, 0.7, None), (200, 2.0, 100), (1000, 2.0, 500), (200, 50.0, 20), (5, 50.0, None), ("all", 50.0, None)],
+    [(200, 0.7, None), (200, 2.0, 100), (1000, 2.0, 500), (200, 50.0, 10), (5, 50.0, None), ("all", 50.0, None)],
 )
 def test_where_a_failure_takes_more_work_fewer_are_explained_and_it_is_said(
     setting: int | str, times: float, held_to: int | None
@@ -230,6 +228,14 @@ def test_where_a_failure_takes_more_work_fewer_are_explained_and_it_is_said(
     assert any("with a memory a step takes ten times" in note for note in words.notes(full)) == (held_to is not None)
 
 
+@pytest.mark.parametrize(("memory", "fewest"), [(False, 20), (True, 10)])
+def test_some_failures_are_explained_in_any_case_and_fewer_with_a_memory(memory: bool, fewest: int) -> None:
+    subject = None if memory else random_team(KEYS["spread"], time_limit=10)
+    context, _, _ = context_of("spread", subject=subject)
+    context = replace(context, settings=replace(context.settings, explain=200))
+    assert limit_of(context, 1000.0 * USUAL).held_to == fewest
+
+
 def test_the_work_of_a_failure_is_what_its_single_decisions_execute() -> None:
     subject = random_team(KEYS["spread"], time_limit=10)
     context, engine, failures = context_of("spread", subject=subject)
@@ -247,7 +253,7 @@ def test_the_work_of_a_failure_is_what_its_single_decisions_execute() -> None:
 
 @pytest.mark.parametrize("most", [4, 20])
 def test_of_many_failures_the_worst_different_ones_are_explained_and_others_of_all_the_rest(most: int) -> None:
-    context, engine, _ = context_of("spread")
+    context, engine, _ = context_of("spread", subject=random_team(KEYS["spread"], time_limit=10))
     judged = context.judge(engine.execute(random_tests(300, context.team.task.state_size, np.random.default_rng(0))))
     found: Any = Loaded(judged.episodes)
     settings = replace(context.settings, explain=most)
@@ -317,20 +323,20 @@ def test_both_engines_give_the_same_answers() -> None:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("explained") / "run"
-    search(team(), chosen(method="random", budget=150, theta=0.9, engine="twin", explain=12), folder)
+    search(team(), chosen(method="random", budget=150, theta=0.9, engine="twin", explain=10), folder)
     return folder
 
 
 def test_explain_json_says_what_it_promises_and_the_table_sums_it_up(run: Path) -> None:
     explanation = read_explanation(run)
     assert explanation is not None
-    assert explanation["explained"] == len(explanation["failures"]) == 12 == sum(explanation["causes"].values())
+    assert explanation["explained"] == len(explanation["failures"]) == 10 == sum(explanation["causes"].values())
     summary = json.loads((run / "summary.json").read_text())
     assert summary["explain"]["causes"] == explanation["causes"]
     assert summary["ledger"]["explain"]["episodes"] > 0
     assert summary["charged_strict"] == 150  # nobody paid for it
     rows = dict(words.summary_rows(summary["explain"]))
-    assert rows["why"].startswith("12 failures explained")
+    assert rows["why"].startswith("10 failures explained")
     assert len(rows) == 3
     for entry in explanation["failures"]:
         assert entry["p_unfair_low"] <= entry["p_unfair"] <= entry["p_unfair_high"]
@@ -411,7 +417,7 @@ def test_explaining_a_finished_run_gives_the_same_file_and_keeps_the_run_whole(
     assert commands.main(["explain", str(run), "--set", "engine=twin"]) == 0
     assert (run / "explain.json").read_bytes() == before
     assert read_run(run).explanation is not None  # checksums follow
-    assert "12 failures explained" in capsys.readouterr().out
+    assert "10 failures explained" in capsys.readouterr().out
     wanted = json.loads(before)["failures"][3]["id"]
     assert commands.main(["explain", str(run), str(wanted), "--json", "--set", "engine=twin"]) == 0
     (alone,) = json.loads(capsys.readouterr().out)["failures"]

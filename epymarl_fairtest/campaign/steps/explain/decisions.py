@@ -173,8 +173,8 @@ def _ahead(tried: Tried, first: int, last: int) -> int:
 
 def preference(decision: Decision) -> tuple[object, ...]:
     """Case by case: slips first, and of them those that the team's own choice puts right, for that changes nothing that
-    the team wanted; then what leaves fair the likelier outcome; of slips the last, up to which everything could still be
-    put right; of the rest what lowers P(unfair) most."""
+    the team wanted; then what leaves fair the likelier outcome; of slips the last, up to which everything could still
+    be put right; of the rest what lowers P(unfair) most."""
     late = decision.step if decision.slip else 0
     return (decision.case, not decision.slip, not decision.own, decision.p_unfair >= LIKELIER, -late, -decision.drop,
             -decision.worst_off_gain, decision.step, decision.agent)  # fmt: skip
