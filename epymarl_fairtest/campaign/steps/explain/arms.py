@@ -33,8 +33,7 @@ class Decision:
     agent: int  # from 0, among the environment's
     action: int
     instead_of: int
-    slip: bool  # was the action that was taken explored or forced?
-    own: bool  # and does this put the team's own choice in its place?
+    slip: bool  # does it put the team's own choice in place of an action that was explored or forced?
     streams: int  # that it was measured on
     p_before: float  # P(unfair) with the action that was taken
     p_unfair: float  # with the other one
@@ -117,14 +116,12 @@ class Arms:
     def decisions(self, cases: Cases, case: Rows, decisions: Decisions) -> list[Decision]:
         if not len(case):
             return []
-        taken, own = _taken(cases, case, decisions), own_choice(cases, case, decisions)
-        slip, put_right = taken != own, (taken != own) & (decisions.action == own)
+        taken, slip = _taken(cases, case, decisions), decisions.action == own_choice(cases, case, decisions)
         gain, change, (before, now) = self.worst_off_gain(cases, case), self.team_change, self.p_unfair
         return [
             Decision(
                 int(case[n]), int(decisions.step[n]), int(decisions.agent[n]), int(decisions.action[n]), int(taken[n]),
-                bool(slip[n]), bool(put_right[n]), self.streams, float(before[n]), float(now[n]), float(gain[n]),
-                float(change[n]),
+                bool(slip[n]), self.streams, float(before[n]), float(now[n]), float(gain[n]), float(change[n]),
             )
             for n in range(len(case))
         ]  # fmt: skip

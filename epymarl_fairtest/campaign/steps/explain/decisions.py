@@ -172,12 +172,13 @@ def _ahead(tried: Tried, first: int, last: int) -> int:
 
 
 def preference(decision: Decision) -> tuple[object, ...]:
-    """Case by case: slips first, and of them those that the team's own choice puts right, for that changes nothing that
-    the team wanted; then what leaves fair the likelier outcome; of slips the last, up to which everything could still
-    be put right; of the rest what lowers P(unfair) most."""
+    """Case by case: slips first that the team's own choice puts right, for that changes nothing that the team wanted;
+    of them those that leave fair the likelier outcome, and of these the last, up to which everything could still be put
+    right. Then what lowers P(unfair) most."""
     late = decision.step if decision.slip else 0
-    return (decision.case, not decision.slip, not decision.own, decision.p_unfair >= LIKELIER, -late, -decision.drop,
-            -decision.worst_off_gain, decision.step, decision.agent)  # fmt: skip
+    likely = decision.slip and decision.p_unfair >= LIKELIER
+    return (decision.case, not decision.slip, likely, -late, -decision.drop, -decision.worst_off_gain, decision.step,
+            decision.agent)  # fmt: skip
 
 
 def measured(cases: Cases, case: Rows, decisions: Decisions, streams: int, what: str) -> Asking[list[Decision]]:
