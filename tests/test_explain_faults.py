@@ -20,9 +20,10 @@ from epymarl_fairtest import commands
 from epymarl_fairtest.campaign.run import run
 from epymarl_fairtest.campaign.steps.contract import Aftermath
 from epymarl_fairtest.campaign.steps.explain import answers
+from epymarl_fairtest.campaign.steps.explain.arms import Arms, Decision
 from epymarl_fairtest.campaign.steps.explain.better import Compared
 from epymarl_fairtest.campaign.steps.explain.cases import Cases, Decisions
-from epymarl_fairtest.campaign.steps.explain.decisions import CHECKED, Tried, _most_even, _slips
+from epymarl_fairtest.campaign.steps.explain.decisions import CHECKED, Tried, _most_even, _slips, preference
 from epymarl_fairtest.core.episodes import Episodes, Tests, random_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
@@ -100,7 +101,7 @@ def test_no_slip_is_left_out_for_being_one_of_many() -> None:
     index, slip = np.linspace(0.99, 0.81, count), np.arange(count) >= 2 * CHECKED  # the slips are the least even ones
     compared = Compared(index, np.ones(count, bool), np.ones(count), np.zeros(count))
     zeros = np.zeros(count, np.int64)
-    tried = Tried(zeros, Decisions(zeros, zeros, np.arange(count)), compared, slip, slip, ~slip)
+    tried = Tried(zeros, Decisions(zeros, zeros, np.arange(count)), compared, slip, ~slip)
     assert _most_even(cases, tried).tolist() == [*range(CHECKED)]
     late = Decisions(np.where(np.arange(count) == CHECKED, 20, 0), zeros, np.arange(count))  # little comes after it
     assert CHECKED in _most_even(cases, replace(tried, decisions=late))
@@ -116,11 +117,36 @@ def test_a_slip_is_put_right_by_the_teams_own_choice_and_the_next_best_is_kept()
     index = np.where(action == own, 0.85, 0.9 + 0.01 * action)
     for better in (np.ones(4, bool), action != own, action == own):
         result = Compared(index, better, np.ones(4), np.zeros(4))
-        slip, own_choice, spare = _slips(cases, zeros, Decisions(zeros, zeros, action), result)
+        slip, spare = _slips(cases, zeros, Decisions(zeros, zeros, action), result)
         first = own if better[action == own].all() else action[better].max()
         assert action[slip].tolist() == [first]
-        assert action[own_choice].tolist() == [own] * int(first == own)
         assert action[spare].tolist() == ([action[action != own].max()] if better.all() else [])
+
+
+def test_the_first_shown_decision_is_the_last_slip_that_leaves_fair_the_likelier_outcome() -> None:
+    slip = Decision(0, 5, 0, 1, 2, True, 32, 0.9, 0.4, 1.0, 0.0)
+    choice = replace(slip, slip=False, p_unfair=0.0)
+    ordered = [
+        slip,
+        replace(slip, step=3, p_unfair=0.1),  # after it there was another one
+        replace(slip, step=8, p_before=1.0, p_unfair=0.6),  # put right, unfair is still the likelier outcome
+        choice,
+        replace(choice, step=9, p_unfair=0.1),
+        replace(choice, step=7, p_before=1.0, p_unfair=0.6),
+        replace(slip, case=1),
+    ]
+    assert sorted(ordered[3:] + ordered[:3], key=preference) == ordered
+
+
+def test_a_slip_is_put_right_by_what_the_teams_policy_says() -> None:
+    context, engine = shipped()
+    episodes = engine.execute(random_tests(1, context.team.task.state_size, np.random.default_rng(0)))
+    own = episodes.q[0, 0].argmax(axis=1)
+    episodes.actions[0, 0] = [(own[0] + 1) % 5, (own[1] + 1) % 5, own[2]]
+    cases, zeros = Cases.of(context, episodes), np.zeros(3, np.int64)
+    others = Decisions(zeros, np.arange(3), np.array([own[0], (own[1] + 2) % 5, (own[2] + 1) % 5]))
+    found = Arms.none(cases, 3).decisions(cases, zeros, others)
+    assert [one.slip for one in found] == [True, False, False]
 
 
 # --- the same, whoever asks and when ------------------------------------------------------------------

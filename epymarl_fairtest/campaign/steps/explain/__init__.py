@@ -91,8 +91,8 @@ def _some_examples(cases: Cases, most: int) -> Asking[tuple[dict[int, Entry], li
     """Smallest examples of some of the first cases, by case; and their episodes."""
     examples: dict[int, Entry] = {}
     episodes: list[Episodes] = []
-    few = range(min(most, len(cases)))
-    for some in (few[: most // 2], few[most // 2 :]):
+    few, half = range(min(most, len(cases))), max(most // 2, ENOUGH)  # fewer cannot give enough
+    for some in (few[:half], few[half:]):
         if len(examples) < ENOUGH:
             found, executed = yield from smallest_examples(cases, some)
             examples |= found

@@ -16,6 +16,7 @@ from epymarl_fairtest.campaign.steps.explain.better import MOST_COST, team_chang
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Decisions, Rows
 from epymarl_fairtest.campaign.steps.explain.onward import Onward
 from epymarl_fairtest.campaign.steps.explain.sharing import Streams, both_ways
+from epymarl_fairtest.core.scores import greedy
 
 LEAST_DROP = 0.25  # of P(unfair), for a decision to be shown
 ERRORS = 2.0  # standard errors by which a measured drop may be below the true one
@@ -36,27 +37,12 @@ class Decision:
     streams: int  # that it was measured on
     p_before: float  # P(unfair) with the action that was taken
     p_unfair: float  # with the other one
-    error: float  # standard error of the difference
     worst_off_gain: float  # mean difference to the agent that came off worst in the failure
     team_change: float
 
     @property
     def drop(self) -> float:
         return self.p_before - self.p_unfair
-
-    @property
-    def clear(self) -> bool:
-        """Does it lower P(unfair) clearly?"""
-        return self.drop >= LEAST_DROP and self.helps
-
-    def may_be_clear(self) -> bool:
-        """Could it turn out to be clear on more streams?"""
-        return self.drop + ERRORS * self.error >= LEAST_DROP
-
-    @property
-    def helps(self) -> bool:
-        """Does it lower P(unfair), help the worst-off, and hardly cost the team anything?"""
-        return self.drop > 0 and self.worst_off_gain > 0 and self.team_change >= -MOST_COST
 
 
 @dataclass(frozen=True)
@@ -108,10 +94,11 @@ class Arms:
         may: NDArray[np.bool_] = self.drop + errors * self.error >= LEAST_DROP
         return may
 
-    def clear(self, cases: Cases, case: Rows) -> NDArray[np.bool_]:
-        """Which are clear, as `Decision.clear` says of one?"""
+    def clear(self, cases: Cases, case: Rows, errors: float = 0.0) -> NDArray[np.bool_]:
+        """Which lower P(unfair) clearly, by so many standard errors more than needed, help the worst-off, and hardly
+        cost the team anything?"""
         helps = (self.worst_off_gain(cases, case) > 0) & (self.team_change >= -MOST_COST)
-        clear: NDArray[np.bool_] = helps & (self.drop >= LEAST_DROP)
+        clear: NDArray[np.bool_] = helps & (self.drop - errors * self.error >= LEAST_DROP)
         return clear
 
     def worst_off_gain(self, cases: Cases, case: Rows) -> Array:
@@ -126,14 +113,15 @@ class Arms:
     def team_change(self) -> Array:
         return team_change(self.received[0], self.received[1])
 
-    def decisions(self, cases: Cases, case: Rows, decisions: Decisions, slip: NDArray[np.bool_]) -> list[Decision]:
-        taken, gain, change = _taken(cases, case, decisions), self.worst_off_gain(cases, case), self.team_change
-        (before, now), error = self.p_unfair, self.error
+    def decisions(self, cases: Cases, case: Rows, decisions: Decisions) -> list[Decision]:
+        if not len(case):
+            return []
+        taken, slip = _taken(cases, case, decisions), decisions.action == own_choice(cases, case, decisions)
+        gain, change, (before, now) = self.worst_off_gain(cases, case), self.team_change, self.p_unfair
         return [
             Decision(
                 int(case[n]), int(decisions.step[n]), int(decisions.agent[n]), int(decisions.action[n]), int(taken[n]),
-                bool(slip[n]), self.streams, float(before[n]), float(now[n]), float(error[n]), float(gain[n]),
-                float(change[n]),
+                bool(slip[n]), self.streams, float(before[n]), float(now[n]), float(gain[n]), float(change[n]),
             )
             for n in range(len(case))
         ]  # fmt: skip
@@ -177,3 +165,10 @@ def both_arms(
 def _taken(cases: Cases, case: Rows, decisions: Decisions) -> Rows:
     taken: Rows = cases.episodes.actions[case, decisions.step, decisions.agent].astype(np.int64)
     return taken
+
+
+def own_choice(cases: Cases, case: Rows, decisions: Decisions) -> Rows:
+    """What the team's policy says where these decisions are taken."""
+    chosen = greedy(cases.episodes.q[case, decisions.step], cases.context.team.available)
+    own: Rows = chosen[np.arange(len(case)), decisions.agent].astype(np.int64)
+    return own

@@ -21,11 +21,11 @@ from epymarl_fairtest.campaign.steps.explain.arms import (
     Arms,
     Decision,
     both_arms,
+    own_choice,
 )
 from epymarl_fairtest.campaign.steps.explain.better import Compared, compared
 from epymarl_fairtest.campaign.steps.explain.cases import Asking, Cases, Decisions, Rows
 from epymarl_fairtest.campaign.steps.explain.onward import NAME, STREAMS, Onward
-from epymarl_fairtest.core.scores import greedy
 from epymarl_fairtest.team.contract import CHUNK
 
 CHECKED = 5  # decisions of a case, slips aside, that are looked at under fresh exploration
@@ -33,6 +33,7 @@ AGAIN = 2  # of them, that may be measured on other streams, one after the other
 SURE = 32  # other streams at least, on which what is shown was measured
 ROUNDS: tuple[int, ...] = (16, *range(SURE, 257))
 """Streams after each round; beyond SURE for slips that may yet be clear."""
+LIKELIER = 0.5  # P(unfair) below which fair is the likelier outcome
 FEW = 4 * CHUNK  # continuations that are as well executed together
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -46,14 +47,11 @@ class Tried:
     decisions: Decisions
     compared: Compared
     slip: Mask  # does it put an action right that was explored or forced?
-    own: Mask  # by what the team would have chosen?
-    spare: Mask  # by the next best, in case the team's own choice turns out not to be clear?
+    spare: Mask  # or may it, in case the team's own choice turns out not to be clear?
 
     def take(self, rows: Rows) -> Tried:
-        return Tried(
-            self.case[rows], self.decisions.take(rows), self.compared.take(rows), self.slip[rows], self.own[rows],
-            self.spare[rows],
-        )  # fmt: skip
+        decisions, compared = self.decisions.take(rows), self.compared.take(rows)
+        return Tried(self.case[rows], decisions, compared, self.slip[rows], self.spare[rows])
 
     def count(self, cases: int) -> Rows:
         """How many were tried of each case."""
@@ -64,7 +62,7 @@ class Tried:
         return np.bincount(self.case[self.compared.better], minlength=cases) > 0
 
     def judged(self, cases: Cases, arms: Arms) -> list[Decision]:
-        return arms.decisions(cases, self.case, self.decisions, self.own)
+        return arms.decisions(cases, self.case, self.decisions)
 
 
 def every_decision(cases: Cases) -> Asking[Tried]:
@@ -80,13 +78,12 @@ def every_decision(cases: Cases) -> Asking[Tried]:
     return Tried(case, decisions, result, *_slips(cases, case, decisions, result))
 
 
-def _slips(cases: Cases, case: Rows, decisions: Decisions, result: Compared) -> tuple[Mask, Mask, Mask]:
-    """Which put an action right that was explored or forced, which of them by the team's own choice, and which are kept
-    in case that is not clear. Of each such action one: the team's own choice, or where that is not better the one that
-    makes the case most even, which is kept otherwise."""
-    episodes, step, agent = cases.episodes, decisions.step, decisions.agent
-    own = greedy(episodes.q[case, step], cases.context.team.available)[np.arange(len(case)), agent]
-    rows = np.flatnonzero((episodes.actions[case, step, agent] != own) & result.better)
+def _slips(cases: Cases, case: Rows, decisions: Decisions, result: Compared) -> tuple[Mask, Mask]:
+    """Which put an action right that was explored or forced, and which are kept in case that is not clear. Of each such
+    action one: the team's own choice, or where that is not better the one that makes the case most even, which is kept
+    otherwise."""
+    step, agent, own = decisions.step, decisions.agent, own_choice(cases, case, decisions)
+    rows = np.flatnonzero((cases.episodes.actions[case, step, agent] != own) & result.better)
     other = own != decisions.action
     rows = rows[np.lexsort((-result.index[rows], other[rows], agent[rows], step[rows], case[rows]))]
     places = np.stack([case[rows], step[rows], agent[rows]], axis=1)
@@ -94,7 +91,7 @@ def _slips(cases: Cases, case: Rows, decisions: Decisions, result: Compared) -> 
     second = np.append(False, first[:-1])[: len(rows)] & ~first & ~np.append(True, other[rows][:-1])[: len(rows)]
     slip, spare = np.zeros(len(case), bool), np.zeros(len(case), bool)
     slip[rows[first]], spare[rows[second]] = True, True
-    return slip, slip & ~other, spare
+    return slip, spare
 
 
 def _most_even(cases: Cases, better: Tried) -> Rows:
@@ -115,16 +112,17 @@ def _places(tried: Tried, least: Array) -> Rows:
 
 
 def checked_decisions(cases: Cases, tried: Tried, onward: Onward) -> Asking[tuple[list[Decision], list[Decision]]]:
-    """The most even ones under fresh exploration, slips aside, for ten streams would leave none of them out; and of all
-    of them those that are shown: measured on other streams, slips and the best of the others first. Then one more of
-    the others where nothing is shown, and another way to put a slip right where the team's own choice is not."""
+    """Of the most even ones those that are clear at a first look, slips aside, for ten streams would leave none of them
+    out; and of all of them those that are shown: measured on other streams, slips and the best of the others first.
+    Then one more of the others where nothing is shown, and another way to put a slip right where the team's own choice
+    is not."""
     found = tried.take(np.flatnonzero(tried.compared.better))
     slips, spares, others = np.flatnonzero(found.slip), np.flatnonzero(found.spare), _most_even(cases, found)
     looked = found.take(others)
     both = yield from both_arms(cases, looked.case, looked.decisions, cases.streams(NAME, STREAMS), onward)
-    first, drop = looked.judged(cases, both.arms), both.arms.drop
-    may = np.flatnonzero([one.may_be_clear() for one in first])
-    places = _places(looked.take(may), -drop[may])
+    arms = both.arms
+    clear, may = np.flatnonzero(arms.clear(cases, looked.case)), np.flatnonzero(arms.may_be_clear())
+    places = _places(looked.take(may), -arms.drop[may])
     shown: list[Decision] = []
     for place in range(AGAIN):
         rows = others[may[places == place]]
@@ -133,7 +131,7 @@ def checked_decisions(cases: Cases, tried: Tried, onward: Onward) -> Asking[tupl
             slips = _not_yet(found, spares, shown)
             found.slip[slips] = True  # nor are they to be lost
         shown += yield from _measured(cases, found.take(np.union1d(rows, slips)))
-    return first, sorted(shown, key=preference)
+    return looked.take(clear).judged(cases, arms.take(clear)), sorted(shown, key=preference)
 
 
 def _not_yet(tried: Tried, rows: Rows, shown: Sequence[Decision]) -> Rows:
@@ -175,15 +173,15 @@ def _ahead(tried: Tried, first: int, last: int) -> int:
 
 def preference(decision: Decision) -> tuple[object, ...]:
     """Case by case: slips first that the team's own choice puts right, for that changes nothing that the team wanted;
-    of them the last, up to which everything could still be put right. Then what lowers P(unfair) most."""
+    of them those that leave fair the likelier outcome, and of these the last, up to which everything could still be put
+    right. Then what lowers P(unfair) most."""
     late = decision.step if decision.slip else 0
-    return (decision.case, not decision.slip, -late, -decision.drop, -decision.worst_off_gain, decision.step,
+    likely = decision.slip and decision.p_unfair >= LIKELIER
+    return (decision.case, not decision.slip, likely, -late, -decision.drop, -decision.worst_off_gain, decision.step,
             decision.agent)  # fmt: skip
 
 
-def measured(
-    cases: Cases, case: Rows, decisions: Decisions, slip: NDArray[np.bool_], streams: int, what: str
-) -> Asking[list[Decision]]:
+def measured(cases: Cases, case: Rows, decisions: Decisions, streams: int, what: str) -> Asking[list[Decision]]:
     """These decisions on so many fresh streams."""
     both = yield from both_arms(cases, case, decisions, cases.streams(what, streams))
-    return both.arms.decisions(cases, case, decisions, slip)
+    return both.arms.decisions(cases, case, decisions)

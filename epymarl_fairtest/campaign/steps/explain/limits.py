@@ -15,7 +15,7 @@ from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.judged import places_of
 
 USUAL = 1250  # steps of a failure's single decisions, that the setting `explain` counts on
-FEWEST = 20  # failures that are explained however much work they are, if the setting says as many
+FEWEST, FEWEST_WITH_MEMORY = 20, 10  # failures that are explained in any case, if the setting says as many
 UNLESS_TWIN = 3  # failures that are explained where there is no compiled twin and `explain` is a number
 WITH_MEMORY = 10.0  # steps without a memory that one with a memory takes as long as
 
@@ -45,5 +45,6 @@ def limit_of(context: Aftermath, steps: float) -> Limit:
     if context.engine != "twin":
         return Limit(UNLESS_TWIN if int(wanted) > UNLESS_TWIN else None)
     work = steps / USUAL
-    most = max(FEWEST, int(int(wanted) / max(work, 1.0)))
+    fewest = FEWEST_WITH_MEMORY if context.team.policy.hidden_size else FEWEST
+    most = max(fewest, int(int(wanted) / max(work, 1.0)))
     return Limit(most if most < int(wanted) else None, float(f"{work:.3g}"))

@@ -116,11 +116,11 @@ def _orders(cases: Cases, case: int, agents: Sequence[int]) -> list[list[int]] |
 def best_of_agents(
     shown: Sequence[Decision], checked: Sequence[Decision], acting: Mapping[int, Mapping[int, Acting]]
 ) -> dict[int, dict[int, Decision | Acting]]:
-    """By case and agent. What the team wanted comes first, as with slips; then what is shown; then the decision that
-    lowered P(unfair) most at the first look, the earlier one of equals."""
+    """By case and agent. What the team wanted comes first, as with slips; then what is shown; then the clear decision
+    that lowered P(unfair) most at the first look, the earlier one of equals."""
     best: dict[int, dict[int, Decision | Acting]] = {case: dict(agents) for case, agents in acting.items()}
     for one in (*shown, *sorted(checked, key=lambda one: (one.case, one.agent, -one.drop, one.step))):
-        if one.clear and one.case not in acting:
+        if one.case not in acting:
             best.setdefault(one.case, {}).setdefault(one.agent, one)
     return best
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.steps.contract import Execute
+from epymarl_fairtest.campaign.steps.explain.abreast import abreast
 from epymarl_fairtest.campaign.steps.explain.cases import AT_ONCE, Asking, Cases
 from epymarl_fairtest.campaign.steps.replay import agrees
 from epymarl_fairtest.core.episodes import Episodes, Tests, operator_code
@@ -103,8 +104,8 @@ def _mostly(
     most = int((1 - MOSTLY) * rounds[-1])
     first = 0
     for last in rounds:
-        if len(on) * (rounds[-1] - first) <= CHUNK:
-            last = rounds[-1]  # no fewer would be executed sooner
+        if _chunks(len(on) * (rounds[-1] - first)) <= _chunks(len(on) * (last - first)) + 1:
+            last = rounds[-1]  # what is left for another round takes a chunk at least
         if len(on) and first < last:
             now = yield from _unfair(cases, [starts[n] for n in on.tolist()], what, range(first, last))
             found[on, first:last] = now
@@ -112,6 +113,10 @@ def _mostly(
             found[on[against[on] > most]] = fair
             on, first = on[against[on] <= most], last
     return found
+
+
+def _chunks(executions: int) -> int:
+    return -(-executions // CHUNK)
 
 
 def _beginnings(cases: Cases, which: Sequence[int]) -> Asking[list[Example]]:
@@ -164,19 +169,26 @@ def _simplified(cases: Cases, examples: Sequence[Example]) -> Asking[list[Exampl
 
 def _measured(cases: Cases, examples: Sequence[Example]) -> Asking[list[Example]]:
     """Those that are mostly unfair on other streams than those that chose them; and once without exploration."""
-    unfair = yield from _mostly(cases, [(one.case, one.state) for one in examples], "smallest", SURE)
-    kept = np.flatnonzero(unfair.mean(axis=1) >= MOSTLY).tolist()
-    if not kept:
+    if not examples:
         return []
-    left = [examples[n] for n in kept]
-    states, case = np.array([one.state for one in left]), np.array([one.case for one in left])
-    judge, drawn = cases.context.judge, cases.streams("smallest", SURE[-1])
-    quiet = yield Execute(tests_of(cases, states, case, drawn[case, 0], greedy=np.ones(len(case), bool)), course=False)
-    greedy = judge.unfair(judge.received(quiet.rewards))
-    for n, example in enumerate(left):
-        example.p_unfair, example.greedy = float(unfair[kept[n]].mean()), bool(greedy[n])
-        example.stream = int(drawn[example.case, unfair[kept[n]].argmax()])
+    starts = [(one.case, one.state) for one in examples]
+    unfair, greedy = yield from abreast(_mostly(cases, starts, "smallest", SURE), _unexplored(cases, examples))
+    drawn = cases.streams("smallest", SURE[-1])
+    left = []
+    for n in np.flatnonzero(unfair.mean(axis=1) >= MOSTLY).tolist():
+        example = examples[n]
+        example.p_unfair, example.greedy = float(unfair[n].mean()), bool(greedy[n])
+        example.stream = int(drawn[example.case, unfair[n].argmax()])
+        left.append(example)
     return left
+
+
+def _unexplored(cases: Cases, examples: Sequence[Example]) -> Asking[NDArray[np.bool_]]:
+    """Which are unfair without exploration?"""
+    states, case = np.array([one.state for one in examples]), np.array([one.case for one in examples])
+    drawn, never = cases.streams("smallest", 1)[case, 0], np.ones(len(case), bool)
+    episodes = yield Execute(tests_of(cases, states, case, drawn, greedy=never), course=False)
+    return cases.context.judge.unfair(cases.context.judge.received(episodes.rewards))
 
 
 def _nearest_fair(cases: Cases, examples: Sequence[Example]) -> Asking[None]:
