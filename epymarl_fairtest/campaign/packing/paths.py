@@ -13,6 +13,14 @@ STRETCH = (
 ROUNDING = 1e-10  # of the largest coordinate: more than adding up an episode can lose per step; compiled in, too
 
 
+class Near(NamedTuple):
+    """When two paths are not far from each other."""
+
+    distance: float  # up to which they are
+    reach: float  # per step, of all bodies together: two paths whose sums differ by more are surely far
+    first: bool  # must the first path be found that a new one is near to, or will any do?
+
+
 class Paths(NamedTuple):
     """Paths side by side, those that are shorter waiting where they ended; or room for so many."""
 
