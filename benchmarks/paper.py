@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.engine import AGENTS, TASKS, per_cpu_second
-from benchmarks.run import FLOOR, child
+from benchmarks.run import FLOOR, as_a_user, child
 from benchmarks.stock import KEYS
 from epymarl_fairtest.host.build import build_training, configuration, load_host
 from epymarl_fairtest.team.checkpoint import load_record, record_of_training, save_policy
@@ -64,7 +64,8 @@ def measured_run(policy: Path, *more: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as out:
         words = ["run", "--policy", str(policy), *more, "--out", f"{out}/run", "--json"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-W", "ignore", "-c", CHILD, *words], capture_output=True, text=True)
+        command = [sys.executable, "-W", "ignore", "-c", CHILD, *words]
+        done = subprocess.run(command, capture_output=True, text=True, env=as_a_user())
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         pages = list(Path(out).glob("run/report/index.html"))
         page = sum(path.stat().st_size for path in pages) / 1024

@@ -61,14 +61,17 @@ json.dump({"imports": imports, "products": time.process_time() - began}, open(sy
 """
 
 
+def as_a_user() -> dict[str, str]:
+    """Python keeps the bytecode of our modules, whatever is set where this is measured."""
+    return {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+
+
 def child(code: str, words: list[str], **changes: str) -> dict[str, Any]:
     """What a fresh process wrote down about itself."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told.json"
         command = [sys.executable, "-W", "ignore", "-c", code, str(told), *words]
-        # As a user starts it: Python keeps the bytecode of our modules, whatever is set where this is measured.
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", **changes}
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**as_a_user(), **changes})
         if done.returncode:
             raise SystemExit(done.stderr)
         content: dict[str, Any] = json.loads(told.read_text())

@@ -295,6 +295,14 @@ def test_the_fair_class_is_the_one_whose_probability_is_given() -> None:
     assert probability[fair].mean() > 0.5 > probability[~fair].mean()
 
 
+def test_the_votes_are_those_of_the_forest_to_the_last_bit() -> None:
+    data, fair = learnable(400, 0.2)
+    predictor = fitted(data, fair)
+    assert predictor.forest is not None
+    matrix = features(data, predictor.abstraction, predictor.scale, predictor.buckets)[:, predictor.columns]
+    assert (predictor.fair_probability(data) == predictor.forest.predict_proba(matrix)[:, 1]).all()
+
+
 def test_the_predictor_reports_what_it_is() -> None:
     data, fair = learnable(500, 0.3)
     summary = fitted(data, fair, d=0.4).summary()

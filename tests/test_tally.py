@@ -115,12 +115,29 @@ def test_paths_sorted_into_cells_get_the_numbers_of_paths_compared_with_each(
     lengths[chosen] = 40
     paths[paths == 99] = 0.5
     found = []
-    for pack, many in ((plain.pack, 0), (compiled.pack, 0), (compiled.pack, 400)):
-        monkeypatch.setattr(compiled, "MANY", many)
+    for pack, at_once in ((plain.pack, 30), (compiled.pack, 30), (compiled.pack, 400)):
         monkeypatch.setattr(packing, "fastest_pack", lambda pack=pack: pack)
-        together = Packing(distance)
-        found.append([together.sort(paths[i : i + 30], lengths[i : i + 30]).tolist() for i in range(0, 400, 30)])
+        together, parts = Packing(distance), [slice(i, i + at_once) for i in range(0, 400, at_once)]
+        found.append([number for part in parts for number in together.sort(paths[part], lengths[part]).tolist()])
     assert found[0] == found[1] == found[2]
+
+
+def test_coordinates_that_grow_make_the_cells_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far away, sums are less exact, and near paths may seem further apart than the cells are wide."""
+    monkeypatch.setattr(packing, "FEW", 0)
+    paths, lengths = some_paths(200, 7)
+    lengths[:] = 40
+    paths[paths == 99] = 0.5
+    paths[100:] *= np.float32(1e6)
+    found, widths = [], []
+    for pack in (plain.pack, compiled.pack):
+        monkeypatch.setattr(packing, "fastest_pack", lambda pack=pack: pack)
+        together = Packing(1e-5)
+        for first in range(0, 200, 50):
+            found.append(together.sort(paths[first : first + 50], lengths[first : first + 50]).tolist())
+            widths.append(together._cells.width if together._cells else 0.0)
+    assert found[:4] == found[4:]
+    assert 2 * max(widths[4:6]) < widths[6]
 
 
 def test_nothing_is_compiled_for_few_paths_and_many_are_packed_alike(monkeypatch: pytest.MonkeyPatch) -> None:

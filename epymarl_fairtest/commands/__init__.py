@@ -12,7 +12,7 @@ from epymarl_fairtest.commands.arguments import as_typed
 from epymarl_fairtest.commands.parser import make_parser
 from epymarl_fairtest.core.errors import FairTestError
 
-KEPT = 200_000  # new objects between two looks for garbage
+KEPT = 1_000_000  # new objects between two looks for garbage
 
 
 def main(argv: Sequence[str] | None = None) -> int:

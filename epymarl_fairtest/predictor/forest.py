@@ -42,8 +42,7 @@ class Predictor:
         if self.forest is None or not len(traces):
             return np.full(len(traces), self.constant)
         matrix = features(traces, self.abstraction, self.scale, self.buckets)[:, self.columns]
-        fair: NDArray[np.float64] = self.forest.predict_proba(matrix)[:, list(self.forest.classes_).index(True)]
-        return fair
+        return votes(self.forest, matrix)
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -126,6 +125,15 @@ def _fit(matrix: sparse.csc_matrix, fair: NDArray[np.bool_], seed: int, workers:
         forest = _forest(fair, seed, workers).set_params(oob_score=True).fit(matrix, fair)
     # Threads would add up the trees' votes in the order in which they finish: the last bit would be random.
     return forest.set_params(n_jobs=1)
+
+
+def votes(forest: RandomForestClassifier, matrix: sparse.csr_matrix) -> NDArray[np.float64]:
+    """The fair column of `predict_proba`, to the last bit: the same sum, without a job for each tree."""
+    fair = list(forest.classes_).index(True)
+    total = np.zeros(matrix.shape[0])
+    for tree in forest.estimators_:
+        total += tree.predict_proba(matrix, check_input=False)[:, fair]
+    return total / len(forest.estimators_)
 
 
 def out_of_bag_auc(forest: RandomForestClassifier, fair: NDArray[np.bool_]) -> float:

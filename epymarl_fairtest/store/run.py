@@ -29,6 +29,7 @@ from epymarl_fairtest.core.files import (
     LEFT_OVER,
     cannot_write,
     json_bytes,
+    leave_to_disk,
     make_folder,
     refuse_link,
     remove_left_over,
@@ -245,6 +246,7 @@ class RunFolder:
                 "part_checksum": checksum(part) if failing else None,
             }
         )
+        leave_to_disk(batch)
 
     def _part(self, number: int) -> Path:
         return self.path / "parts" / f"{number:05d}.npz"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.packing import plain
-from epymarl_fairtest.campaign.packing.paths import Paths, paths_of, waiting
+from epymarl_fairtest.campaign.packing.paths import ROUNDING, Near, Paths, paths_of, waiting
 
 FEW = 1000  # paths that are not worth compiling for: a first run would spend three seconds on it
 
@@ -38,6 +38,7 @@ class Packing:
         self._distance, self._count = distance, 0
         self._largest = 0.0  # of the coordinates: sums of them are exact to a share of it
         self._kept: Paths | None = None
+        self._cells: Any = None  # what the compiled packing knows of those kept
 
     def __len__(self) -> int:
         return self._count
@@ -48,19 +49,26 @@ class Packing:
         `lengths`: how many positions each has.
         """
         before = self._count
-        numbers = self.sort(positions, lengths)
+        numbers = self._numbers(positions, lengths, first=False)
         return numbers > np.maximum.accumulate(np.concatenate([[before - 1], numbers]))[:-1]
 
     def sort(self, positions: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArray[np.int64]:
         """The same, telling for each path the number of the first one kept that it is not far from, or its own."""
+        return self._numbers(positions, lengths, first=True)
+
+    def _numbers(
+        self, positions: NDArray[np.float32], lengths: NDArray[np.integer], *, first: bool
+    ) -> NDArray[np.int64]:
+        """Of each path its own number if it is kept, or that of one kept before: of the first or of any near it."""
         numbers = np.empty(len(positions), np.int64)
         if not len(positions):
             return numbers
         stored = self._kept = self._with_room_for(positions)
         new = paths_of(positions, lengths, stored.places.shape[1])
         self._largest = max(self._largest, float(np.abs(new.places).max()))
+        reach = positions.shape[2] * (self._distance * (1 + ROUNDING) + 2 * ROUNDING * self._largest)
         pack = plain.pack if self._count + len(positions) <= FEW else fastest_pack()
-        pack(stored, self._count, new, self._distance, self._largest, numbers)
+        self._cells = pack(stored, self._count, new, Near(self._distance, reach, first), numbers, self._cells)
         self._count = max(self._count, int(numbers.max()) + 1)
         return numbers
 

@@ -1,7 +1,8 @@
-"""Kept paths sorted by where they went on the whole, so that a new one is compared with those near by.
+"""Kept paths by where they went on the whole, so that a new one is compared with those near by.
 
 What the bodies' positions add up to differs between two near paths by no more than the bodies do in all. So do their
 sums with every other body taken negative. Both are points of a plane, and near paths lie in cells next to each other.
+A path that ended early is in no cell: what its positions add up to depends on the path that it is compared with.
 """
 
 from __future__ import annotations
@@ -15,41 +16,40 @@ from epymarl_fairtest.campaign.packing.paths import Paths
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
-MOST_CELLS = 16  # along each of the four sums
-SAFE = 1 + 1e-6  # cells are wider than they need be by more than any rounding
+WIDER = 1.01  # cells than they need be: coordinates that grow make little difference
+SAFE = 1 + 1e-6  # more than any rounding
 
 
 class Cells(NamedTuple):
-    """The first paths that were kept, cell by cell; at the end those that ended early, which are in no cell."""
+    """Kept paths, each entered when it was kept, and room for as many as there is room for in all."""
 
-    rows: Rows  # which path of those kept
-    sums: Floats  # (bodies, 4, paths), as in Paths
-    lengths: Floats
-    begins: Rows  # of the paths of each cell, and of those in none
-    counts: Rows  # (4,) cells along each sum
-    low: Floats  # (4,) where the cells begin
+    newest: Rows  # by the number of a cell: the path that was entered last, or -1; few cells share a number
+    before: Rows  # by path: the one that was entered under this number before it, or -1
+    sums: Floats  # (paths, bodies, 2): x and y added up
+    early: Rows  # the paths that ended early, ascending
+    early_sums: Floats  # (bodies, 4, paths), as in Paths: all of them are looked at, one after the other
+    early_lengths: Floats
+    ended: Rows  # (1,) how many ended early
+    steps: int  # of a path that did not
     width: float  # of a cell
 
-
-def cells_of(stored: Paths, count: int, reach: float) -> Cells:
-    """The first `count` paths of those kept."""
-    steps = stored.places.shape[1]
-    lengths = stored.lengths[:count]
-    where = added_up(stored.sums[:, :2, :count])
-    whole = lengths == steps
-    placed = where[:, whole] if whole.any() else np.zeros((4, 1))
-    low, high = placed.min(axis=1), placed.max(axis=1)
-    width = max(reach * steps, float((high - low).max()) / MOST_CELLS) * SAFE or 1.0
-    counts = ((high - low) / width).astype(np.int64) + 1
-    place = ((where - low[:, None]) / width).astype(np.int64)
-    cell = np.where(whole, np.ravel_multi_index(tuple(place), tuple(counts), mode="clip"), counts.prod())
-    rows = np.argsort(cell, kind="stable")
-    begins = np.cumsum(np.bincount(cell + 1, minlength=counts.prod() + 2))[:-1]
-    sums = np.ascontiguousarray(stored.sums[:, :, rows])
-    return Cells(rows, sums, lengths[rows], begins, counts, low, width)
+    def hold(self, stored: Paths, reach: float) -> bool:
+        """Is there room for as many paths, are they as long, and do near ones lie in cells next to each other?"""
+        room, steps = stored.places.shape[:2]
+        return (len(self.before), self.steps) == (room, steps) and reach * steps * SAFE <= self.width
 
 
-def added_up(sums: Floats) -> Floats:
-    """Sums (bodies, 2, paths) of all bodies, and with every other one negative: (4, paths)."""
-    sign = np.where(np.arange(len(sums)) % 2, -1.0, 1.0)
-    return np.concatenate([sums.sum(axis=0), (sums * sign[:, None, None]).sum(axis=0)])
+def no_cells(stored: Paths, reach: float) -> Cells:
+    """For paths with so many steps, as many as there is room for."""
+    room, steps, bodies = stored.places.shape[:3]
+    return Cells(
+        np.full(1 << (2 * room).bit_length(), -1),  # a power of two: numbers are the last bits of a hash
+        np.full(room, -1),
+        np.empty((room, bodies, 2)),
+        np.empty(room, np.int64),
+        np.empty((bodies, 4, room)),
+        np.empty(room),
+        np.zeros(1, np.int64),
+        steps,
+        reach * steps * WIDER or 1.0,
+    )

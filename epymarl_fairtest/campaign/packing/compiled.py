@@ -3,93 +3,152 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from epymarl_fairtest.campaign.packing.cells import Cells, cells_of
-from epymarl_fairtest.campaign.packing.paths import ROUNDING, STRETCH, Paths
+from epymarl_fairtest.campaign.packing.cells import Cells, no_cells
+from epymarl_fairtest.campaign.packing.paths import STRETCH, Near, Paths
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
-MANY = 10_000  # kept paths that are worth sorting; up to there, comparing with each is as fast
 BLOCK = 256  # paths whose sums are compared at once, without a branch
+BESIDE = np.array([0, -1, 1])  # of a cell along each sum: itself first, where a near path is most likely
 
 
-def pack(stored: Paths, count: int, new: Paths, distance: float, largest: float, numbers: Rows) -> None:
-    """Append each new path that is further than `distance` from the first `count` and those appended before it.
+def pack(stored: Paths, count: int, new: Paths, near: Near, numbers: Rows, cells: Cells | None) -> Cells:
+    """Append each new path that is far from the first `count` and those appended before it.
 
-    Each gets the number of the first path that it is not far from, or its own.
+    Each gets the number of a path that it is not far from, or its own. The cells, in which they are entered, are for
+    the next call.
     """
-    bodies = new.places.shape[2]
-    reach = bodies * (distance * (1 + ROUNDING) + 2 * ROUNDING * largest)  # per step; sums beyond it are surely far
-    cells = cells_of(stored, count if count > MANY else 0, reach)
-    _pack(stored, count, cells, new, distance, reach, numbers)
+    if cells is None or not cells.hold(stored, near.reach):
+        cells = no_cells(stored, near.reach)
+        _enter_all(stored, count, cells)
+    _pack(stored, count, cells, new, near, numbers)
+    return cells
 
 
 @njit(cache=True, nogil=True)
-def _pack(stored: Paths, count: int, cells: Cells, new: Paths, distance: float, reach: float, numbers: Rows) -> None:
-    before, itself = len(cells.rows), np.arange(count + len(numbers))
+def _pack(stored: Paths, count: int, cells: Cells, new: Paths, near: Near, numbers: Rows) -> None:
     apart, until = np.empty(BLOCK), np.empty(BLOCK)
-    first, last = np.empty(4, np.int64), np.empty(4, np.int64)
-    own, steps = np.empty(4), stored.places.shape[1]
+    sums, cell = np.empty(new.sums.shape[:2]), np.empty(4, np.int64)
     for one in range(len(numbers)):
-        sums, length = new.sums[:, :, one], new.lengths[one]
-        how = (stored, new, one, distance, reach, apart, until)
-        _beside(cells, sums, steps - length, own, first, last)
-        near = _nearest(how, cells.sums, cells.lengths, cells.rows, cells.begins[-1], before, count, True)
-        for a in range(first[0], last[0]):
-            for b in range(first[1], last[1]):
-                for c in range(first[2], last[2]):
-                    row = ((a * cells.counts[1] + b) * cells.counts[2] + c) * cells.counts[3]
-                    begin, end = cells.begins[row + first[3]], cells.begins[row + max(last[3], first[3])]
-                    near = _nearest(how, cells.sums, cells.lengths, cells.rows, begin, end, near, False)
-        if near == count:
-            near = _nearest(how, stored.sums, stored.lengths, itself, before, count, count, True)
-        numbers[one] = near
-        if near == count:
+        _place(new.sums, one, cells.steps - new.lengths[one], cells.width, sums, cell)
+        found = _in_cells(stored, count, cells, new, one, sums, cell, near)
+        if found == count or near.first:
+            found = _of_early(stored, cells, new, one, near, apart, until, found)
+        numbers[one] = found
+        if found == count:
             _keep(stored, count, new, one)
+            _enter(stored, count, cells, sums, cell)
             count += 1
 
 
 @njit(cache=True, nogil=True)
-def _beside(cells: Cells, sums: Floats, waits: float, own: Floats, first: Rows, last: Rows) -> None:
-    """The cells, from the first up to the last along each sum, that hold every path with a place that may be near."""
-    own[:] = 0.0
-    for body in range(sums.shape[0]):
-        for axis in range(2):
-            added = sums[body, axis] + waits * sums[body, 2 + axis]
-            own[axis] += added
-            own[2 + axis] += -added if body % 2 else added
-    for axis in range(4):
-        place = math.floor((own[axis] - cells.low[axis]) / cells.width)
-        first[axis] = max(place - 1, 0)
-        last[axis] = min(place + 2, cells.counts[axis])
+def _enter_all(stored: Paths, count: int, cells: Cells) -> None:
+    sums, cell = np.empty(stored.sums.shape[:2]), np.empty(4, np.int64)
+    for path in range(count):
+        _place(stored.sums, path, cells.steps - stored.lengths[path], cells.width, sums, cell)
+        _enter(stored, path, cells, sums, cell)
 
 
 @njit(cache=True, nogil=True)
-def _nearest(
-    how: Any, sums: Floats, lengths: Floats, rows: Rows, begin: int, end: int, near: int, ascending: bool
+def _place(all_sums: Floats, path: int, waits: float, width: float, sums: Floats, cell: Rows) -> None:
+    """What the positions of a path, which waits for so many steps, add up to, and the cell that this lies in."""
+    x, y, other_x, other_y = 0.0, 0.0, 0.0, 0.0
+    for body in range(sums.shape[0]):
+        sums[body, 0] = all_sums[body, 0, path] + waits * all_sums[body, 2, path]
+        sums[body, 1] = all_sums[body, 1, path] + waits * all_sums[body, 3, path]
+        sign = -1.0 if body % 2 else 1.0
+        x, y = x + sums[body, 0], y + sums[body, 1]
+        other_x, other_y = other_x + sign * sums[body, 0], other_y + sign * sums[body, 1]
+    cell[0], cell[1] = math.floor(x / width), math.floor(y / width)
+    cell[2], cell[3] = math.floor(other_x / width), math.floor(other_y / width)
+
+
+@njit(cache=True, nogil=True)
+def _number(cells: Cells, a: int, b: int, c: int, d: int) -> int:
+    """Cells that share a number cost time, and nothing else: whatever is found there is compared."""
+    mixed = (((a * 1_000_003 + b) * 1_000_003 + c) * 1_000_003 + d) * 0x2545F4914F6CDD1D
+    return (mixed >> 20) & (len(cells.newest) - 1)
+
+
+@njit(cache=True, nogil=True)
+def _enter(stored: Paths, path: int, cells: Cells, sums: Floats, cell: Rows) -> None:
+    """A path that was kept, and is not entered yet."""
+    if stored.lengths[path] < cells.steps:
+        last = cells.ended[0]
+        cells.early[last], cells.early_lengths[last] = path, stored.lengths[path]
+        for body in range(sums.shape[0]):
+            for value in range(4):
+                cells.early_sums[body, value, last] = stored.sums[body, value, path]
+        cells.ended[0] += 1
+        return
+    for body in range(sums.shape[0]):
+        for axis in range(2):
+            cells.sums[path, body, axis] = sums[body, axis]
+    number = _number(cells, cell[0], cell[1], cell[2], cell[3])
+    cells.before[path] = cells.newest[number]
+    cells.newest[number] = path
+
+
+@njit(cache=True, nogil=True)
+def _in_cells(
+    stored: Paths, count: int, cells: Cells, new: Paths, one: int, sums: Floats, cell: Rows, near: Near
 ) -> int:
-    """The first kept path that is near, of those listed from `begin` to `end`, or `near` if that comes before it."""
-    stored, new, one, distance, reach, apart, until = how
-    for first in range(begin, end, BLOCK):
-        last = min(first + BLOCK, end)
-        _add_up(sums, lengths, first, last, new.sums[:, :, one], new.lengths[one], apart, until)
-        for path in range(first, last):
-            steps, other = until[path - first], rows[path]
+    """A path of those in cells that is near, the first of them if it must be; `count` if there is none."""
+    found, reach, steps = count, near.reach * cells.steps, float(cells.steps)
+    for a in BESIDE:
+        for b in BESIDE:
+            for c in BESIDE:
+                for d in BESIDE:
+                    path = cells.newest[_number(cells, cell[0] + a, cell[1] + b, cell[2] + c, cell[3] + d)]
+                    while path >= 0:
+                        if (
+                            path < found
+                            and _adds_up_near(cells.sums, path, sums, reach)
+                            and _may_be_near(stored.stretches[path], new.stretches[one], steps, near.reach)
+                            and _is_near(stored.places[path], new.places[one], steps, near.distance)
+                        ):
+                            found = int(path)
+                            if not near.first:
+                                return found
+                        path = cells.before[path]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _adds_up_near(kept: Floats, path: int, own: Floats, reach: float) -> bool:
+    """The sums of two bodies' positions are no further apart than the bodies are in all."""
+    apart = 0.0
+    for body in range(own.shape[0]):
+        dx, dy = kept[path, body, 0] - own[body, 0], kept[path, body, 1] - own[body, 1]
+        apart += math.sqrt(dx * dx + dy * dy)
+        if apart > reach:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _of_early(
+    stored: Paths, cells: Cells, new: Paths, one: int, near: Near, apart: Floats, until: Floats, found: int
+) -> int:
+    """The first path of those that ended early that is near, or `found` if that comes before it."""
+    for first in range(0, cells.ended[0], BLOCK):
+        last = min(first + BLOCK, cells.ended[0])
+        _add_up(cells.early_sums, cells.early_lengths, first, last, new.sums[:, :, one], new.lengths[one], apart, until)
+        for place in range(first, last):
+            steps, path = until[place - first], cells.early[place]
             if (
-                apart[path - first] <= reach * steps
-                and other < near
-                and _may_be_near(stored.stretches[other], new.stretches[one], steps, reach)
-                and _is_near(stored.places[other], new.places[one], steps, distance)
+                apart[place - first] <= near.reach * steps
+                and path < found
+                and _may_be_near(stored.stretches[path], new.stretches[one], steps, near.reach)
+                and _is_near(stored.places[path], new.places[one], steps, near.distance)
             ):
-                near = other
-                if ascending:
-                    return near
-    return near
+                return int(path)
+    return found
 
 
 @njit(cache=True, nogil=True)

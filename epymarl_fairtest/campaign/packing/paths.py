@@ -13,6 +13,14 @@ STRETCH = (
 ROUNDING = 1e-10  # of the largest coordinate: more than adding up an episode can lose per step; compiled in, too
 
 
+class Near(NamedTuple):
+    """When two paths are not far from each other."""
+
+    distance: float  # up to which they are
+    reach: float  # per step, of all bodies together: two paths whose sums differ by more are surely far
+    first: bool  # must the first path be found that a new one is near to, or will any do?
+
+
 class Paths(NamedTuple):
     """Paths side by side, those that are shorter waiting where they ended; or room for so many."""
 
@@ -27,12 +35,15 @@ class Paths(NamedTuple):
 
     def roomier(self, more: int) -> Paths:
         """The same and room for so many more."""
-        by_body = np.zeros((*self.sums.shape[:-1], more))
+        room = len(self.lengths)
+        sums = np.zeros((*self.sums.shape[:-1], room + more))
+        sums[..., :room] = self.sums
         others = (self.places, self.stretches, self.lengths)
-        places, stretches, lengths = (
-            np.concatenate([array, np.zeros((more, *array.shape[1:]), array.dtype)]) for array in others
-        )
-        return Paths(places, np.concatenate([self.sums, by_body], axis=-1), stretches, lengths)
+        grown = [np.zeros((room + more, *array.shape[1:]), array.dtype) for array in others]  # touched where it is used
+        for array, kept in zip(grown, others, strict=True):
+            array[:room] = kept
+        places, stretches, lengths = grown
+        return Paths(places, sums, stretches, lengths)
 
 
 def paths_of(positions: NDArray[np.float32], lengths: NDArray[np.integer | np.floating], steps: int) -> Paths:

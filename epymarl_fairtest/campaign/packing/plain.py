@@ -8,22 +8,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from epymarl_fairtest.campaign.packing.paths import ROUNDING, Paths
+from epymarl_fairtest.campaign.packing.paths import Near, Paths
 
 Rows = NDArray[np.int64]
 
 
-def pack(stored: Paths, count: int, new: Paths, distance: float, largest: float, numbers: Rows) -> None:
-    """Append each new path that is further than `distance` from the first `count` and those appended before it.
+def pack(stored: Paths, count: int, new: Paths, near: Near, numbers: Rows, cells: object = None) -> None:
+    """Append each new path that is far from the first `count` and those appended before it.
 
-    Each gets the number of the first path that it is not far from, or its own.
+    Each gets the number of the first path that it is not far from, or its own. Nothing is sorted into cells.
     """
-    reach = new.places.shape[2] * (distance * (1 + ROUNDING) + 2 * ROUNDING * largest)  # per step
     for one in range(len(numbers)):
-        rows = _may_be_near(stored, count, new, one, reach)
-        near = rows[_are_near(stored, rows, new, one, distance)] if len(rows) else rows
-        numbers[one] = near[0] if len(near) else count
-        if len(near):
+        rows = _may_be_near(stored, count, new, one, near.reach)
+        found = rows[_are_near(stored, rows, new, one, near.distance)] if len(rows) else rows
+        numbers[one] = found[0] if len(found) else count
+        if len(found):
             continue
         stored.places[count], stored.stretches[count] = new.places[one], new.stretches[one]
         stored.sums[..., count], stored.lengths[count] = new.sums[..., one], new.lengths[one]
