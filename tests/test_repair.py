@@ -414,8 +414,8 @@ BAD = {
     "--weight -1": "above 0",
     "--welfare gini --weight 3": "at most 1",
     "--jobs 0": "at least 1",
-    "--learner lr": "give a name and a value: --learner lr=0.001",
-    "--learner lr=[0.1": "is no plain value",
+    "--learner lr": "is not NAME=VALUE; for example --learner lr=0.001",
+    "--learner lr=[0.1": "the value is not YAML",
     "--address tcp://x:1": "--backend dask",
 }
 

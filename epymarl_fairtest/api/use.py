@@ -157,24 +157,17 @@ def repair(
     with in_python_words():
         _numbers(whole=True, steps=steps, executions=executions, jobs=1 if jobs is None else jobs)
         _numbers(share=share, max_loss=max_loss, timeout=timeout)
-        if learner is not None and not isinstance(learner, Mapping):
-            raise FairTestError(f'learner={learner!r} is not allowed; name settings and their values: {{"lr": 0.001}}.')
         _one_of("welfare", welfare, (None, "gini", "jain", "min"))
         _one_of("backend", backend, ("processes", "dask", "ray"))
         place, folder = team.path if isinstance(team, Result) else _path(team, "the team"), _path(out, "out")
         run = place if (place / "manifest.json").is_file() else None
         given = {name: _plain(value) for name, value in settings.items()}
-        said = [
-            repr(str(place)),
-            repr(str(folder)),
-            f"steps={steps}",
-            *([f"learner={dict(learner)}"] if learner else []),
-            *(f"{name}={one!r}" for name, one in given.items()),
-        ]
+        said = {"steps": steps} | ({"learner": _learner(learner)} if learner else {}) | given
+        words = [repr(str(place)), repr(str(folder)), *(f"{name}={one!r}" for name, one in said.items())]
         request = Request(
-            run, None if run else place, folder, f"fairtest.repair({', '.join(said)})", given, steps, welfare,
+            run, None if run else place, folder, f"fairtest.repair({', '.join(words)})", given, steps, welfare,
             _several("weight", weight), share, max_loss, _seeds(seeds), executions, backend, address, jobs, timeout,
-            {name: _plain(value) for name, value in (learner or {}).items()},
+            _learner(learner),
         )  # fmt: skip
         return _repaired(request)
 
@@ -273,6 +266,12 @@ def _several(name: str, values: Any, whole: bool = False) -> tuple[Any, ...]:
     for value in found:
         _numbers(whole, **{name: value})
     return tuple(map(_plain, found))
+
+
+def _learner(learner: Any) -> dict[str, Any]:
+    if not isinstance(learner or {}, Mapping):
+        raise FairTestError(f'learner={learner!r} is not allowed; name settings and their values: {{"lr": 0.001}}.')
+    return {name: _plain(value) for name, value in (learner or {}).items()}
 
 
 def _seeds(seeds: Any) -> tuple[int, ...]:

@@ -65,32 +65,18 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(func=repair)
 
 
-def learner_of(given: list[str]) -> dict[str, Any]:
-    """Settings of the learner, as they stand in the host's command."""
-    import yaml
-
-    settings: dict[str, Any] = {}
-    for one in given:
-        name, separator, value = one.partition("=")
-        if not (name and separator and value):
-            raise FairTestError(f"--learner {one!r} is not allowed; give a name and a value: --learner lr=0.001")
-        try:
-            settings[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise FairTestError(f"--learner {one!r} is not allowed; {value!r} is no plain value.") from error
-    return settings
-
-
 def repair(args: Namespace) -> int:
     from epymarl_fairtest.api.repairing import Listeners, Request, repaired
     from epymarl_fairtest.repair.words import text_of
+    from epymarl_fairtest.settings import parse_assignment
 
     if (args.run is None) == (args.policy is None):
         raise FairTestError("fairtest repair needs either a finished RUN or --policy DIR, which is searched first.")
+    learner = dict(parse_assignment(one, "--learner", "for example --learner lr=0.001") for one in args.learner)
     request = Request(
         args.run, args.policy, args.folder, command_line(), given_settings(args), args.steps, args.welfare,
         tuple(args.weight or ()), args.share, args.max_loss, tuple(seeds_of(args.seeds)), args.executions,
-        args.backend, args.address, args.jobs, args.timeout, learner_of(args.learner),
+        args.backend, args.address, args.jobs, args.timeout, learner,
     )  # fmt: skip
     try:
         document, files = repaired(request, Listeners(warn, warn, observers))

@@ -10,20 +10,20 @@ import yaml
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.settings.schema import FIELDS
 
+KNOWN = f"for example --set theta=0.8. Known names are: {', '.join(FIELDS)}"
 
-def parse_assignment(text: str) -> tuple[str, Any]:
+
+def parse_assignment(text: str, option: str = "--set", hint: str = KNOWN) -> tuple[str, Any]:
     """`name=value` from the command line; the value is read as YAML."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise FairTestError(
-            f"--set {text!r} is not NAME=VALUE; for example --set theta=0.8. Known names are: {', '.join(FIELDS)}."
-        )
+        raise FairTestError(f"{option} {text!r} is not NAME=VALUE; {hint}.")
     try:
         parsed = yaml.safe_load(value)
         return name, float(parsed) if isinstance(parsed, str) and _is_float(parsed) else parsed
     except Exception as error:  # YAML's dates and numbers fail in ways of their own
         shown = text if len(text) <= 80 else f"{text[:77]}..."
-        raise FairTestError(f"--set {shown!r}: the value is not YAML ({error.__class__.__name__})") from error
+        raise FairTestError(f"{option} {shown!r}: the value is not YAML ({error.__class__.__name__})") from error
 
 
 def parse_assignments(texts: Sequence[str], named: Mapping[str, Any] | None = None) -> dict[str, Any]:
