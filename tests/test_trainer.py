@@ -292,6 +292,7 @@ def test_a_given_setting_of_the_learner_counts_and_is_told_and_kept(tmp_path: Pa
         ({"lr": "fast"}, r"--learner lr=fast is not allowed; it is [\d.]+ now"),
         ({"double_q": 2}, "--learner double_q=2 is not allowed; it is True now"),
         ({"lr": True}, "--learner lr=True is not allowed"),
+        ({"lr": -1}, r"cannot train this team with the settings in policy.yaml \(learner\) and --learner: .*-1"),
     ],
 )
 def test_a_setting_that_the_learner_does_not_have_is_refused(learner: Any, words: str, tmp_path: Path) -> None:

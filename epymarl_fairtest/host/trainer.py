@@ -96,6 +96,9 @@ class HostTrainer:
         with warning_nobody():
             host = self._load()
             self._args(host, record, 0)
+            if self.learner:
+                with given_back():
+                    self._build(record, 0)  # values that only the host can refuse
         learner = "as it was saved" if (policy / LEARNER).is_file() else "not kept"
         return {"host": host.name, "algorithm": record.algorithm, "learner": learner}
 
@@ -159,8 +162,9 @@ class HostTrainer:
         try:
             return build_training(host, args)
         except (LookupError, AttributeError, TypeError, ValueError, AssertionError) as error:
+            given = "policy.yaml (learner) and --learner" if self.learner else "policy.yaml (learner)"
             raise FairTestError(
-                f"{host.name} cannot train this team with the settings in policy.yaml (learner):"
+                f"{host.name} cannot train this team with the settings in {given}:"
                 f" {type(error).__name__}: {error}. Correct them, or delete them to use the host's own."
             ) from error
 
