@@ -74,7 +74,7 @@ def read(path: Path) -> list[Row]:
     if not path.is_file():
         return []
     with open(path, newline="", encoding="utf-8") as file:
-        return [{"learner": ""} | row for row in csv.DictReader(file)]
+        return list(csv.DictReader(file))
 
 
 def write(path: Path, columns: tuple[str, ...], rows: Iterable[Row]) -> None:

@@ -94,19 +94,19 @@ def repaired(request: Request, listeners: Listeners) -> tuple[dict[str, Any], li
     request.check()
     refuse_strange_folder(request.folder)
     trainer = HostTrainer(learner=request.learner)
-    policy, run, settings = _team_and_run(request, trainer, listeners)
+    policy, run, settings, host = _team_and_run(request, trainer, listeners)
     plan, welfare = _plan(request, policy, run, settings, listeners)
     open_folder(plan)
     document = Repair(plan, trainer, _fan(request, plan, listeners)).run()
-    document |= {"welfare": welfare, "command": request.command, "host": trainer.check(policy)["host"]}
+    document |= {"welfare": welfare, "command": request.command, "host": host}
     return document, _write(plan, document, listeners)
 
 
 # --- what is repaired ---------------------------------------------------------------------------------
 
 
-def _team_and_run(request: Request, trainer: Any, listeners: Listeners) -> tuple[Path, Path, Settings]:
-    """The team, a finished run of it, and the run's settings with its threshold; a team is searched now."""
+def _team_and_run(request: Request, trainer: Any, listeners: Listeners) -> tuple[Path, Path, Settings, str]:
+    """The team, a finished run of it, the run's settings with its threshold, and who trains; a team is searched now."""
     from epymarl_fairtest.store.finished import read_run
     from epymarl_fairtest.strategies import configure
     from epymarl_fairtest.team.saved import team_folder
@@ -115,13 +115,13 @@ def _team_and_run(request: Request, trainer: Any, listeners: Listeners) -> tuple
         found = read_run(request.run, "failures.npz")
         policy = team_folder(request.run, found.manifest)
         run, settings = request.run, configure(found.settings)
-        _check(trainer, policy, settings)
+        host = _check(trainer, policy, settings)
         _refuse_other_weights(policy, run, found.manifest)
     else:
         assert request.policy is not None, "a run or a team"
         policy = place_of(request.policy)
         settings = replace(settings_for(policy, request.given), out=None)
-        _check(trainer, policy, settings)
+        host = _check(trainer, policy, settings)
         run = request.folder / "search" / "before"
         _search_first(policy, settings, run, request.command, listeners)
         found = read_run(run, "failures.npz")
@@ -131,16 +131,18 @@ def _team_and_run(request: Request, trainer: Any, listeners: Listeners) -> tuple
             raise FairTestError(f"{str(run)!r} was searched with another {' and '.join(unlike)}. Choose another --out.")
         settings = configure(found.settings)  # as the run understood them
     seed = int(found.manifest["seed"])
-    return policy.resolve(), run.resolve(), replace(settings, theta=found.theta, seed=seed, progress=False)
+    return policy.resolve(), run.resolve(), replace(settings, theta=found.theta, seed=seed, progress=False), host
 
 
-def _check(trainer: Any, policy: Path, settings: Settings) -> None:
-    trainer.check(policy)
+def _check(trainer: Any, policy: Path, settings: Settings) -> str:
+    """The host that will train the team."""
+    host: str = trainer.check(policy)["host"]
     if settings.allocation != "env":
         raise FairTestError(
             f"The run judges allocation={settings.allocation!r}, and training pays what the environment pays. Train the"
             " team in an environment that pays the allocation (--env-config=fairtest_mpe, fairtest_pp or fairtest_lbf)."
         )
+    return host
 
 
 def _refuse_other_weights(policy: Path, run: Path, manifest: Mapping[str, Any]) -> None:

@@ -161,13 +161,13 @@ def repair(
         _one_of("backend", backend, ("processes", "dask", "ray"))
         place, folder = team.path if isinstance(team, Result) else _path(team, "the team"), _path(out, "out")
         run = place if (place / "manifest.json").is_file() else None
-        given = {name: _plain(value) for name, value in settings.items()}
-        said = {"steps": steps} | ({"learner": _learner(learner)} if learner else {}) | given
+        given, changed = {name: _plain(value) for name, value in settings.items()}, _learner(learner)
+        said = {"steps": steps} | ({"learner": changed} if changed else {}) | given
         words = [repr(str(place)), repr(str(folder)), *(f"{name}={one!r}" for name, one in said.items())]
         request = Request(
             run, None if run else place, folder, f"fairtest.repair({', '.join(words)})", given, steps, welfare,
             _several("weight", weight), share, max_loss, _seeds(seeds), executions, backend, address, jobs, timeout,
-            _learner(learner),
+            changed,
         )  # fmt: skip
         return _repaired(request)
 

@@ -93,12 +93,12 @@ class HostTrainer:
     def check(self, policy: Path) -> dict[str, Any]:
         """Refuse early what could only fail after minutes."""
         record = load_record(policy)
-        with warning_nobody():
+        with given_back(), warning_nobody():
             host = self._load()
-            self._args(host, record, 0)
             if self.learner:
-                with given_back():
-                    self._build(record, 0)  # values that only the host can refuse
+                self._build(record, 0)  # there are values that only the host can refuse
+            else:
+                self._args(host, record, 0)
         learner = "as it was saved" if (policy / LEARNER).is_file() else "not kept"
         return {"host": host.name, "algorithm": record.algorithm, "learner": learner}
 
