@@ -288,7 +288,10 @@ def test_a_given_setting_of_the_learner_counts_and_is_told_and_kept(tmp_path: Pa
     ("learner", "words"),
     [
         ({"rate": 0.1}, r"--learner rate: no setting of how this team learns\. There are: .*\blr\b"),
-        ({"hidden_dim": 8}, "--learner hidden_dim: no setting"),
+        ({"use_rnn": True}, "--learner use_rnn: no setting"),
+        ({"hidden_dim": 15}, "--learner hidden_dim=15 is not allowed; .* from 16, which they have, to 4096"),
+        ({"hidden_dim": 20.5}, "--learner hidden_dim=20.5 is not allowed"),
+        ({"hidden_dim": 10**6}, "--learner hidden_dim=1000000 is not allowed"),
         ({"lr": "fast"}, r"--learner lr=fast is not allowed; it is [\d.]+ now"),
         ({"double_q": 2}, "--learner double_q=2 is not allowed; it is True now"),
         ({"lr": True}, "--learner lr=True is not allowed"),
@@ -298,6 +301,33 @@ def test_a_given_setting_of_the_learner_counts_and_is_told_and_kept(tmp_path: Pa
 def test_a_setting_that_the_learner_does_not_have_is_refused(learner: Any, words: str, tmp_path: Path) -> None:
     with pytest.raises(FairTestError, match=words):
         HostTrainer("pymarlzoo", learner).check(team_of(tmp_path / "team"))
+
+
+@pytest.mark.parametrize("agent", ["mlp", "gru"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_wider_network_answers_as_before_until_it_has_learned(agent: str, separate: bool, tmp_path: Path) -> None:
+    record = record_of("spread", agent, algorithm="iql_ns" if separate else "iql", learner=QUICK)
+    save_policy(tmp_path / "team", record, random_weights(record, separate=separate))
+    wide = HostTrainer("pymarlzoo", {"hidden_dim": 24})
+    for name, steps in (("begun", 0), ("again", 0), ("trained", 200)):
+        notes = wide.train(Lesson(tmp_path / "team", steps, 0), tmp_path / name).notes
+        assert any("The networks are wider: optimiser" in note for note in notes)
+    assert held(tmp_path / "begun") == held(tmp_path / "again")
+    assert load_record(tmp_path / "begun").hidden_dim == 24
+    before, begun, trained = (answers(tmp_path / name) for name in ("team", "begun", "trained"))
+    assert np.allclose(begun, before, atol=1e-5)
+    assert not np.allclose(trained, before, atol=1e-3)
+    assert not HostTrainer("pymarlzoo").train(Lesson(tmp_path / "begun", 100, 0), tmp_path / "on").notes
+
+
+def answers(folder: Path) -> Any:
+    """Of a saved team, after it has looked around three times."""
+    policy = saved_team(folder, "env").policy
+    seen = np.random.default_rng(0).normal(size=(9, policy.n_agents, policy.obs_size)).astype(np.float32)
+    hidden = np.zeros((9, policy.n_agents, policy.hidden_size), np.float32)
+    for action in (-1, 2, 3):
+        scores, hidden = policy.forward(seen, np.full((9, policy.n_agents), action, np.int16), hidden)
+    return scores
 
 
 # --- what cannot be trained ---------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from epymarl_fairtest.host.console import warning_nobody
 from epymarl_fairtest.host.hosts import Host, PymarlZoo
 from epymarl_fairtest.host.learner_state import Pace, finite, restore, settings_of_learner, state_of
 from epymarl_fairtest.host.random_states import given_back, seed_everything
+from epymarl_fairtest.host.widening import widened
 from epymarl_fairtest.repair.collector import Collector, some_tests
 from epymarl_fairtest.repair.contract import Diverged, Lesson, Trained
 from epymarl_fairtest.strategies import configure
@@ -45,6 +46,7 @@ RELEARNED = 40  # collections in which what was not kept of a learner is learned
 # The share of the steps, the last ones, in which the learning rate falls to 0: what is left is no accident of the last
 # updates.
 SLOWING = 0.5
+WIDEST = 4096  # hidden units that a network may be given
 INSTALL = (
     "Training needs a host. Name an EPyMARL checkout with `fairtest install CHECKOUT` or EPYMARL_HOME, or install"
     " PyMARLzoo+: pip install --no-deps pymarlzooplus==1.1.0"
@@ -113,6 +115,10 @@ class HostTrainer:
         training = self._build(record, lesson.seed)
         seed_everything(lesson.seed)  # again: importing a host draws random numbers, and it is imported only once
         notes: list[str] = []
+        held, wider = load_learner(lesson.policy), training.args.hidden_dim > record.hidden_dim
+        if wider:
+            held, weights = {}, widened(training.mac.agent, weights, record.hidden_dim)
+            record = replace(record, hidden_dim=training.args.hidden_dim)
         put_back(training, weights)
         learning = Learning(training, record, team.available)
         collector = Collector(team, configure({"method": "random"}), notes.append)
@@ -124,7 +130,6 @@ class HostTrainer:
             episodes = collector.play(learning.policy(), tests, epsilon)
             learning.take(episodes, episodes.rewards if lesson.shaping is None else lesson.shaping(episodes.rewards))
 
-        held = load_learner(lesson.policy)
         if held:
             restore(training.learner, held, str(lesson.policy / LEARNER))
         else:
@@ -134,8 +139,9 @@ class HostTrainer:
                 for _ in range(UPDATES):
                     learning.update(1)
                     put_back(training, weights)
+            why = "The networks are wider" if wider else f"{LEARNER} is not in the policy folder"
             notes.append(
-                f"{LEARNER} is not in the policy folder: {' and '.join(lost(training))} were learned again first, in"
+                f"{why}: {' and '.join(lost(training))} were learned again first, in"
                 f" {RELEARNED * BATCH:,} episodes, while the agents did not change."
             )
         if self.learner:
@@ -224,11 +230,16 @@ class HostTrainer:
                 f"{host.name} knows no algorithm {record.algorithm!r}, which trained the team."
             ) from error
         for name, value in self.learner.items():
-            setattr(args, name, changed(args, name, value, fixed))
+            setattr(args, name, changed(args, name, value, fixed.keys() - {"hidden_dim"}))
+        if not (isinstance(args.hidden_dim, int) and record.hidden_dim <= args.hidden_dim <= WIDEST):
+            raise FairTestError(
+                f"--learner hidden_dim={args.hidden_dim} is not allowed; the team's networks can be made wider: a whole"
+                f" number from {record.hidden_dim}, which they have, to {WIDEST}."
+            )
         return args
 
 
-def changed(args: Any, name: str, value: Any, fixed: Mapping[str, Any]) -> Any:
+def changed(args: Any, name: str, value: Any, fixed: Set[str]) -> Any:
     """The value to give a setting of the learner instead of its own; refused where it does not fit."""
     settings = settings_of_learner(args)
     if name not in settings or name in fixed:
