@@ -1,12 +1,12 @@
-"""The tables of docs/repairing.md: repairs from docs/studies/repair/teams.csv, what testers find after them from
-testers.csv.
+"""The tables of repairs in docs/repairing.md and docs/results.md, and of what testers find afterwards, from the rows in
+docs/studies/repair.
 
-python tools/repair_page.py [--take FOLDER ...] [--testers STUDY ...] [--check | --write]
+python tools/repair_page.py [--take FOLDER ...] [--testers STUDY ...] [--check | --write | --draw]
 
 `--take` first adds the seeds of finished repairs, each FOLDER named like its team (repairs/lbf-qmix); a seed that is
 there already is replaced. `--testers` replaces what testers find by the rows of these studies, whose teams are named
-TEAM-SEED-control and TEAM-SEED-repaired. Prints the tables, says whether the page holds them (exit code 1 if not), or
-writes them, between `<!-- repair -->` or `<!-- testers -->` and `<!-- end -->`.
+TEAM-SEED-control and TEAM-SEED-repaired. Prints the tables, says whether the pages hold them (exit code 1 if not),
+writes them, between `<!-- repair -->`, `<!-- testers -->` or `<!-- repaired -->` and `<!-- end -->`, or draws a figure.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from epymarl_fairtest.repair.document import read_repair
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "repairing.md"
-DATA = PAGE.parent / "studies" / "repair" / "teams.csv"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGES = (DOCS / "repairing.md", DOCS / "results.md")
+DATA = DOCS / "studies" / "repair" / "teams.csv"
+FIGURE = DOCS / "images" / "repairs.png"
 TESTERS = DATA.with_name("testers.csv")
-PLACE = re.compile(r"(<!-- (repair|testers) -->\n).*?(<!-- end -->)", re.DOTALL)
+PLACE = re.compile(r"(<!-- (repair|testers|repaired) -->\n).*?(<!-- end -->)", re.DOTALL)
 TEAMS = ("lbf-qmix", "lbf-iql", "mpe-qmix", "mpe-iql", "pp-qmix", "pp-iql")
 WHOLE = ("steps", "share", "max_loss", "theta", "index", "fairtest")  # of the document
 ENTRY = (
@@ -40,6 +42,7 @@ HEAD = (
     "divided by", "return", "its 95% end, worst seed", "worst-off", "newly unfair beyond control", "CPU s a seed",
     "verdicts",
 )  # fmt: skip
+BRIEFLY = ("team", "steps", "seeds", "before", "control", "repaired", "divided by", "return", "worst-off", "verdicts")
 TESTED = ("policy", "variant", "seed", "budget", "failures", "distinct_failures", "distinct_failures_wide",
     "distinct_starts", "coverage", "natural_rate")  # fmt: skip
 Row = dict[str, Any]
@@ -100,6 +103,24 @@ def table(rows: list[Row]) -> str:
         (before,) = arms.pop("before")
         lines.append(line(before, **arms))
     return drawn(lines)
+
+
+def brief(whole: str) -> str:
+    """The same with the columns of BRIEFLY."""
+    lines = [line.strip("| ").split(" | ") for line in whole.splitlines()]
+    places = [lines[0].index(name) for name in BRIEFLY]
+    return drawn([tuple(line[place] for place in places) for line in (lines[0], *lines[2:])])
+
+
+def draw(rows: list[Row]) -> None:
+    """Every repair of every team, for docs/results.md."""
+    from epymarl_fairtest.report.repair import teams_figure
+
+    known = [row | {name: float(row[name]) for name in ("rate", "return")} for row in sorted(rows, key=key)]
+    teams: dict[str, list[Row]] = {}
+    for row in known:
+        teams.setdefault(row["team"], []).append(row)
+    teams_figure(teams).savefig(FIGURE, dpi=110, metadata={"Software": None})
 
 
 def drawn(lines: Sequence[tuple[str, ...]]) -> str:
@@ -165,20 +186,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--take", type=Path, nargs="+", default=[], metavar="FOLDER")
     parser.add_argument("--testers", type=Path, nargs="+", default=[], metavar="STUDY")
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--check", action="store_true")
+    action.add_argument("--write", action="store_true")
+    action.add_argument("--draw", action="store_true")
     args = parser.parse_args()
     if args.take:
         take(args.take)
     if args.testers:
         write(TESTERS, TESTED, (row for study in args.testers for row in read(study / "results.csv")))
+    if args.draw:
+        draw(read(DATA))
+        return 0
     made = {"repair": table(read(DATA)), "testers": testers_table(read(TESTERS))}
-    page = PAGE.read_text(encoding="utf-8")
-    new = PLACE.sub(lambda found: found[1] + made[found[2]] + found[3], page)
+    made["repaired"] = brief(made["repair"])
     print(*made.values(), sep="\n", end="")
-    if args.write:
-        PAGE.write_text(new, encoding="utf-8")
-    return int(args.check and new != page)
+    same = True
+    for page in PAGES:
+        before = page.read_text(encoding="utf-8")
+        after = PLACE.sub(lambda found: found[1] + made[found[2]] + found[3], before)
+        same &= after == before
+        if args.write:
+            page.write_text(after, encoding="utf-8")
+    return int(args.check and not same)
 
 
 if __name__ == "__main__":

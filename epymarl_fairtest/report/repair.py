@@ -19,6 +19,7 @@ from epymarl_fairtest.report.svg import ACCENT, GRID, INK, QUIET, element_of
 
 Data = Mapping[str, Any]
 CONTROL = "#E69F00"
+LOSS = 0.02  # of the return before: the dotted line where teams with different losses stand side by side
 
 
 def trade_off_figure(document: Data) -> Figure:
@@ -61,6 +62,41 @@ def draw(axes: Axes, document: Data, colours: tuple[str, str, str]) -> None:
     axes.set_ylabel("natural rate", **STYLE)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: as_given(rate)))
+
+
+def teams_figure(teams: Mapping[str, Sequence[Data]]) -> Figure:
+    """Repairs of several teams, a panel each: rows with `arm` (before, control, repaired), `rate`, `return` and, of
+    those repaired, `verdict`; the recipes of a team share its panel."""
+    figure = Figure(figsize=(9.6, 5.6), layout="constrained")
+    panels = figure.subplots(2, -(-len(teams) // 2), squeeze=False).T.flat
+    for axes, (team, rows) in zip(panels, teams.items(), strict=False):
+        before = next(row for row in rows if row["arm"] == "before")
+        for row in rows:
+            ordinary = row["arm"] == "control"
+            if row["arm"] != "before":
+                missed = not ordinary and row["verdict"] == "not repaired"
+                axes.plot(row["return"], row["rate"], "s" if ordinary else "o", markersize=5,
+                          color=CONTROL if ordinary else HIGHLIGHT,
+                          markerfacecolor="none" if missed else None)  # fmt: skip
+        axes.plot(before["return"], before["rate"], "D", color=DARK, markersize=7)
+        axes.axvline(before["return"] - LOSS * abs(before["return"]), color=DARK, linewidth=0.9, linestyle=":")
+        axes.margins(0.08)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: as_given(rate)))
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.set_title(team, fontsize=10, color=DARK, loc="left", fontweight="bold")
+        plain_axes(axes, "both")
+    for marker, colour, face, name in (
+        ("D", DARK, DARK, "before"),
+        ("s", CONTROL, CONTROL, "control"),
+        ("o", HIGHLIGHT, HIGHLIGHT, "repaired or levelled down"),
+        ("o", HIGHLIGHT, "none", "not repaired"),
+    ):
+        figure.axes[0].plot([], [], marker, color=colour, markerfacecolor=face, label=name)
+    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
+    figure.supxlabel(f"return of the team (dotted: {as_given(LOSS)} less than before)", **STYLE)
+    figure.supylabel("natural rate", **STYLE)
+    return figure
 
 
 def page_of(document: Data, rows: list[tuple[str, ...]]) -> str:
