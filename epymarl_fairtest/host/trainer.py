@@ -115,9 +115,9 @@ class HostTrainer:
         training = self._build(record, lesson.seed)
         seed_everything(lesson.seed)  # again: importing a host draws random numbers, and it is imported only once
         notes: list[str] = []
-        held, wider = load_learner(lesson.policy), training.args.hidden_dim > record.hidden_dim
-        if wider:
-            held, weights = {}, widened(training.mac.agent, weights, record.hidden_dim)
+        held, copies = load_learner(lesson.policy), training.args.hidden_dim // record.hidden_dim
+        if copies > 1:
+            held, weights = {}, widened(training.mac.agent, weights, record.hidden_dim, copies)
             record = replace(record, hidden_dim=training.args.hidden_dim)
         put_back(training, weights)
         learning = Learning(training, record, team.available)
@@ -139,7 +139,7 @@ class HostTrainer:
                 for _ in range(UPDATES):
                     learning.update(1)
                     put_back(training, weights)
-            why = "The networks are wider" if wider else f"{LEARNER} is not in the policy folder"
+            why = "The networks are wider" if copies > 1 else f"{LEARNER} is not in the policy folder"
             notes.append(
                 f"{why}: {' and '.join(lost(training))} were learned again first, in"
                 f" {RELEARNED * BATCH:,} episodes, while the agents did not change."
@@ -231,10 +231,10 @@ class HostTrainer:
             ) from error
         for name, value in self.learner.items():
             setattr(args, name, changed(args, name, value, fixed.keys() - {"hidden_dim"}))
-        if not (isinstance(args.hidden_dim, int) and record.hidden_dim <= args.hidden_dim <= WIDEST):
+        if args.hidden_dim not in range(record.hidden_dim, max(record.hidden_dim, WIDEST) + 1, record.hidden_dim):
             raise FairTestError(
-                f"--learner hidden_dim={args.hidden_dim} is not allowed; the team's networks can be made wider: a whole"
-                f" number from {record.hidden_dim}, which they have, to {WIDEST}."
+                f"--learner hidden_dim={args.hidden_dim} is not allowed; the team's networks have {record.hidden_dim}"
+                f" hidden units and can be given a multiple of that, up to {WIDEST}."
             )
         return args
 

@@ -1,4 +1,4 @@
-"""A team's network with more hidden units, which answers as before at first: nobody listens to the new ones yet."""
+"""A team's network with several copies of every hidden unit, which answers at first nearly as it did before."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+APART = 0.05  # by which copies differ in what they listen to: if they were alike, they would learn alike
 
-def widened(agent: torch.nn.Module, weights: Mapping[str, Tensor], hidden: int) -> dict[str, Tensor]:
-    """For this network, the weights of one that has only so many hidden units, and is else the same.
 
-    New units begin as those of a new network, drawn from torch's generator: units alike would learn alike.
+def widened(agent: torch.nn.Module, weights: Mapping[str, Tensor], hidden: int, copies: int) -> dict[str, Tensor]:
+    """Weights for this network from those of one with so many hidden units, each of which becomes so many copies.
+
+    Every copy has its share of what the unit said. How they differ is drawn from torch's generator and adds up to
+    nothing, so that it cancels out while all of them are active.
     """
-    for part in agent.modules():
-        if isinstance(part, (torch.nn.Linear, torch.nn.RNNCellBase)):
-            part.reset_parameters()
-    return {name: _within(fresh.clone(), weights[name], hidden) for name, fresh in agent.state_dict().items()}
+    return {
+        name: _copied(weights[name], wide.shape, hidden, copies) for name, wide in agent.state_dict().items()
+    }  # fmt: skip
 
 
-def _within(wide: Tensor, narrow: Tensor, hidden: int) -> Tensor:
-    """`narrow` in the first rows and columns, zeros to the right of it."""
-    gates = 1 if len(wide) == len(narrow) else len(narrow) // hidden  # of a memory, one below the other
-    for new, old in zip(wide.chunk(gates), narrow.chunk(gates), strict=True):
-        new[: len(old)] = 0
-        new[tuple(map(slice, old.shape))] = old
-    return wide
+def _copied(narrow: Tensor, shape: torch.Size, hidden: int, copies: int) -> Tensor:
+    if narrow.shape[-1] != shape[-1] and narrow.dim() == 2:  # what listens to hidden units
+        narrow = narrow.repeat(1, copies) / copies
+    if len(narrow) == shape[0]:
+        return narrow
+    gates = narrow.view(-1, 1, hidden, *narrow.shape[1:])  # of a memory three, one below the other
+    differences = torch.randn(len(gates), copies, *gates.shape[2:])
+    differences = APART * (differences - differences.mean(dim=1, keepdim=True))
+    return (gates * (1 + differences)).reshape(shape)
