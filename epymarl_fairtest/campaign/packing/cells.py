@@ -1,10 +1,11 @@
 """Kept paths by where they went on the whole, so that a new one is compared with those near by.
 
 What the bodies' positions add up to differs between two near paths by no more than the bodies do in all. So do their
-sums with every other body taken negative. Both are points of a plane, and near paths lie in cells next to each other.
+sums with some bodies taken negative. Both are points of a plane, and near paths lie in cells next to each other. A cell
+is twice as wide as near paths can be apart: along each sum, only the neighbour that is closer can hold one.
 A path that ended early is in no cell: what its positions add up to depends on the path that it is compared with.
 
-Paths of a cell lie in blocks, each with the sums of its paths side by side: what is looked at most is read in one go.
+The paths of a cell lie in blocks, with their sums side by side: those are read most, and a list would go astray in memory.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from epymarl_fairtest.campaign.packing.paths import Paths
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int64]
-BLOCK = 8  # paths of a cell whose sums are compared at once, without a branch
-GROUPS = 3  # of bodies, at most, whose sums are compared first; compiled in, like the block
+BLOCK = 16  # paths of a cell whose sums are compared at once, without a branch
+GROUPS = 3  # of bodies, the sums of which are compared first; compiled in, like the block
 WIDTH = 2.02  # of a cell, in reaches: 2 and a bit, so that coordinates that grow make little difference
 SAFE = 1 + 1e-6  # more than any rounding
 
@@ -30,7 +31,9 @@ class Cells(NamedTuple):
     newest: NDArray[np.int32]  # by the number of a cell: its block begun last, or -1; few cells share a number
     before: NDArray[np.int32]  # by block: the one that was begun under this number before it, or -1
     paths: NDArray[np.int32]  # (blocks, BLOCK): the paths entered, and then -1
-    sums: NDArray[np.float32]  # (blocks, groups, 2, BLOCK): x and y of their bodies added up, in widths of a cell
+    sums: NDArray[
+        np.float32
+    ]  # (blocks, groups, 2, BLOCK): x and y added up, in widths of a cell; infinite where no path is
     begun: Rows  # (1,) how many blocks
     early: Rows  # the paths that ended early, ascending
     early_sums: Floats  # (bodies, 4, paths), as in Paths: all of them are looked at, one after the other

@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 Shorts = NDArray[np.float32]
 Rows = NDArray[np.int64]
 EARLY = 256  # paths that ended early whose sums are compared at once, without a branch
-ROUGH = 1e-5  # of a sum: more than float32 can lose
+ROUGH = 1e-5  # of what is added up: more than float32 can lose
 
 
 def pack(stored: Paths, count: int, new: Paths, near: Near, numbers: Rows, cells: Cells | None) -> Cells:
@@ -56,9 +56,7 @@ def _enter_all(stored: Paths, count: int, cells: Cells) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _place(
-    all_sums: Floats, path: int, waits: float, width: float, sums: Floats, cell: Rows, gap: Floats
-) -> None:
+def _place(all_sums: Floats, path: int, waits: float, width: float, sums: Floats, cell: Rows, gap: Floats) -> None:
     """What the positions of a path, which waits for so many steps, add up to in widths of a cell, by group of bodies.
 
     And the cell that this lies in, along each sum the neighbour that is closer, and the square of the way to it.
