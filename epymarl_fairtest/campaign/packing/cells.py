@@ -5,7 +5,7 @@ sums with some bodies taken negative. Both are points of a plane, and near paths
 is twice as wide as near paths can be apart: along each sum, only the neighbour that is closer can hold one.
 A path that ended early is in no cell: what its positions add up to depends on the path that it is compared with.
 
-The paths of a cell lie in blocks, with their sums side by side: those are read most, and a list would go astray in memory.
+The paths of a cell lie in blocks, with their sums side by side: they are what is read most.
 """
 
 from __future__ import annotations

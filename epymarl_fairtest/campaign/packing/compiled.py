@@ -126,7 +126,8 @@ def _in_cells(
 
     Its own cell comes first, where a near path is most likely. Cells that are out of reach are left out.
     """
-    found, steps, reach = count, float(cells.steps), near.reach * cells.steps * SAFE / cells.width
+    found, steps, stretches = count, float(cells.steps), stored.stretches.shape[1]
+    reach = near.reach * steps * SAFE / cells.width
     within = reach
     for group in range(GROUPS):
         within += ROUGH * (reach + abs(sums[group, 0]) + abs(sums[group, 1]))
@@ -146,7 +147,9 @@ def _in_cells(
                                 if (
                                     not roughly[place] > within
                                     and path < found
-                                    and _may_be_near(stored.stretches[path], new.stretches[one], steps, near.reach)
+                                    and _may_be_near(
+                                        stored.stretches[path], new.stretches[one], stretches, near.reach * steps
+                                    )
                                     and _is_near(stored.places[path], new.places[one], steps, near.distance)
                                 ):
                                     found = int(path)
@@ -188,7 +191,7 @@ def _of_early(
             if (
                 apart[place - first] <= near.reach * steps
                 and path < found
-                and _may_be_near(stored.stretches[path], new.stretches[one], steps, near.reach)
+                and _may_be_near(stored.stretches[path], new.stretches[one], int(steps) // STRETCH, near.reach * steps)
                 and _is_near(stored.places[path], new.places[one], steps, near.distance)
             ):
                 return int(path)
@@ -234,15 +237,15 @@ def _add_up(
 
 
 @njit(cache=True, nogil=True)
-def _may_be_near(one: Floats, other: Floats, steps: float, reach: float) -> bool:
-    """The same stretch by stretch, which tells more paths apart."""
+def _may_be_near(one: Floats, other: Floats, stretches: int, reach: float) -> bool:
+    """The same stretch by stretch, over the first so many, which tells more paths apart."""
     apart = 0.0
-    for stretch in range(int(steps) // STRETCH):
+    for stretch in range(stretches):
         for body in range(one.shape[1]):
             dx = one[stretch, body, 0] - other[stretch, body, 0]
             dy = one[stretch, body, 1] - other[stretch, body, 1]
             apart += math.sqrt(dx * dx + dy * dy)
-        if apart > reach * steps:  # it only grows
+        if apart > reach:  # it only grows
             return False
     return True
 
