@@ -175,7 +175,7 @@ def _within(kept: Shorts, block: int, own: Floats, reach: float, apart: Shorts) 
             + math.sqrt(third_dx * third_dx + third_dy * third_dy)
         )
         count += np.int32(not apart[place] > most)
-    return count
+    return int(count)
 
 
 @njit(cache=True, nogil=True)
