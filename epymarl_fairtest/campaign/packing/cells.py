@@ -30,10 +30,9 @@ class Cells(NamedTuple):
 
     newest: NDArray[np.int32]  # by the number of a cell: its block begun last, or -1; few cells share a number
     before: NDArray[np.int32]  # by block: the one that was begun under this number before it, or -1
-    paths: NDArray[np.int32]  # (blocks, BLOCK): the paths entered, and then -1
-    sums: NDArray[
-        np.float32
-    ]  # (blocks, groups, 2, BLOCK): x and y added up, in widths of a cell; infinite where no path is
+    filled: NDArray[np.int32]  # by block: how many paths are in it
+    paths: NDArray[np.int32]  # (blocks, BLOCK): which
+    sums: NDArray[np.float32]  # (blocks, groups, 2, BLOCK): x and y added up, in widths of a cell
     begun: Rows  # (1,) how many blocks
     early: Rows  # the paths that ended early, ascending
     early_sums: Floats  # (bodies, 4, paths), as in Paths: all of them are looked at, one after the other
@@ -54,8 +53,9 @@ def no_cells(stored: Paths, reach: float) -> Cells:
     return Cells(
         np.full(1 << (2 * room).bit_length(), -1, np.int32),  # a power of two: numbers are the last bits of a hash
         np.empty(room, np.int32),
-        np.empty((room, BLOCK), np.int32),
-        np.empty((room, GROUPS, 2, BLOCK), np.float32),  # touched where it is used
+        np.zeros(room, np.int32),
+        np.empty((room, BLOCK), np.int32),  # touched where it is used, as the next
+        np.zeros((room, GROUPS, 2, BLOCK), np.float32),
         np.zeros(1, np.int64),
         np.empty(room, np.int64),
         np.empty((bodies, 4, room)),

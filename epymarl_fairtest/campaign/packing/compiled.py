@@ -61,7 +61,8 @@ def _place(all_sums: Floats, path: int, waits: float, width: float, sums: Floats
 
     And the cell that this lies in, along each sum the neighbour that is closer, and the square of the way to it.
     """
-    sums[:] = 0.0
+    for group in range(GROUPS):
+        sums[group, 0] = sums[group, 1] = 0.0
     for body in range(all_sums.shape[0]):
         for axis in range(2):
             sums[body % GROUPS, axis] += (all_sums[body, axis, path] + waits * all_sums[body, 2 + axis, path]) / width
@@ -70,8 +71,8 @@ def _place(all_sums: Floats, path: int, waits: float, width: float, sums: Floats
         point = x + y + z if axis < 2 else x - y + z
         cell[0, axis] = math.floor(point)
         inside = point - cell[0, axis]
-        cell[1, axis] = cell[0, axis] + (-1 if inside < 0.5 else 1)
-        gap[1, axis] = min(inside, 1.0 - inside) ** 2
+        beside, way = (-1, inside) if inside < 0.5 else (1, 1.0 - inside)
+        cell[1, axis], gap[1, axis] = cell[0, axis] + beside, way * way
 
 
 @njit(cache=True, nogil=True)
@@ -94,15 +95,12 @@ def _enter(stored: Paths, path: int, cells: Cells, sums: Floats, cell: Rows) -> 
         return
     number = _number(cells, cell[0, 0], cell[0, 1], cell[0, 2], cell[0, 3])
     block = cells.newest[number]
-    if block < 0 or cells.paths[block, BLOCK - 1] >= 0:
+    if block < 0 or cells.filled[block] == BLOCK:
         cells.before[cells.begun[0]] = block
         block = cells.newest[number] = cells.begun[0]
-        cells.paths[block] = -1
-        cells.sums[block] = np.inf
         cells.begun[0] += 1
-    place = 0
-    while cells.paths[block, place] >= 0:
-        place += 1
+    place = cells.filled[block]
+    cells.filled[block] += 1
     cells.paths[block, place] = path
     for group in range(GROUPS):
         for axis in range(2):
@@ -131,37 +129,34 @@ def _in_cells(
     within = reach
     for group in range(GROUPS):
         within += ROUGH * (reach + abs(sums[group, 0]) + abs(sums[group, 1]))
-    for a in range(2):
-        for b in range(2):
-            for c in range(2):
-                for d in range(2):
-                    if max(gap[a, 0] + gap[b, 1], gap[c, 2] + gap[d, 3]) > reach * reach:
-                        continue
-                    block = cells.newest[_number(cells, cell[a, 0], cell[b, 1], cell[c, 2], cell[d, 3])]
-                    while block >= 0:
-                        if _within(cells.sums, block, sums, within, roughly):
-                            for place in range(BLOCK):
-                                path = cells.paths[block, place]
-                                if path < 0:
-                                    break
-                                if (
-                                    not roughly[place] > within
-                                    and path < found
-                                    and _may_be_near(
-                                        stored.stretches[path], new.stretches[one], stretches, near.reach * steps
-                                    )
-                                    and _is_near(stored.places[path], new.places[one], steps, near.distance)
-                                ):
-                                    found = int(path)
-                                    if not near.first:
-                                        return found
-                        block = cells.before[block]
+    for corner in range(16):
+        a, b, c, d = corner >> 3, corner >> 2 & 1, corner >> 1 & 1, corner & 1
+        if gap[a, 0] + gap[b, 1] > reach * reach or gap[c, 2] + gap[d, 3] > reach * reach:
+            continue
+        block = cells.newest[_number(cells, cell[a, 0], cell[b, 1], cell[c, 2], cell[d, 3])]
+        while block >= 0:
+            if _within(cells.sums, block, sums, within, roughly):
+                for place in range(cells.filled[block]):
+                    path = cells.paths[block, place]
+                    if (
+                        not roughly[place] > within
+                        and path < found
+                        and _may_be_near(stored.stretches[path], new.stretches[one], stretches, near.reach * steps)
+                        and _is_near(stored.places[path], new.places[one], steps, near.distance)
+                    ):
+                        found = int(path)
+                        if not near.first:
+                            return found
+            block = cells.before[block]
     return found
 
 
 @njit(cache=True, nogil=True)
 def _within(kept: Shorts, block: int, own: Floats, reach: float, apart: Shorts) -> int:
-    """How many paths of a block may be near, and how far apart the bodies of each are at least, added up roughly."""
+    """How many paths of a block may be near, and how far apart the bodies of each are at least, added up roughly.
+
+    Places that no path is in are compared, too: whoever asks looks at the others alone.
+    """
     x, other_x, third_x = np.float32(own[0, 0]), np.float32(own[1, 0]), np.float32(own[2, 0])
     y, other_y, third_y = np.float32(own[0, 1]), np.float32(own[1, 1]), np.float32(own[2, 1])
     most, count = np.float32(reach), np.int32(0)
