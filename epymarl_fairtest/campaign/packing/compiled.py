@@ -24,17 +24,20 @@ def pack(stored: Paths, count: int, new: Paths, near: Near, numbers: Rows, cells
     Each gets the number of a path that it is not far from, or its own. The cells, in which they are entered, are for
     the next call.
     """
+    entered = count
     if cells is None or not cells.hold(stored, near.reach):
-        cells = no_cells(stored, near.reach)
-        _enter_all(stored, count, cells)
-    _pack(stored, count, cells, new, near, numbers)
+        cells, entered = no_cells(stored, near.reach), 0
+    _pack(stored, entered, count, cells, new, near, numbers)
     return cells
 
 
 @njit(cache=True, nogil=True)
-def _pack(stored: Paths, count: int, cells: Cells, new: Paths, near: Near, numbers: Rows) -> None:
+def _pack(stored: Paths, entered: int, count: int, cells: Cells, new: Paths, near: Near, numbers: Rows) -> None:
     apart, until, roughly = np.empty(EARLY), np.empty(EARLY), np.empty(BLOCK, np.float32)
-    sums, cell, gap = np.empty((GROUPS, 2)), np.empty((2, 4), np.int64), np.zeros((2, 4))
+    sums, cell, gap = np.empty((GROUPS, 2)), np.empty((2, 4), np.int64), np.empty((2, 4))
+    for path in range(entered, count):
+        _place(stored.sums, path, cells.steps - stored.lengths[path], cells.width, sums, cell, gap)
+        _enter(stored, path, cells, sums, cell)
     for one in range(len(numbers)):
         _place(new.sums, one, cells.steps - new.lengths[one], cells.width, sums, cell, gap)
         found = _in_cells(stored, count, cells, new, one, sums, cell, gap, near, roughly)
@@ -45,14 +48,6 @@ def _pack(stored: Paths, count: int, cells: Cells, new: Paths, near: Near, numbe
             _keep(stored, count, new, one)
             _enter(stored, count, cells, sums, cell)
             count += 1
-
-
-@njit(cache=True, nogil=True)
-def _enter_all(stored: Paths, count: int, cells: Cells) -> None:
-    sums, cell, gap = np.empty((GROUPS, 2)), np.empty((2, 4), np.int64), np.zeros((2, 4))
-    for path in range(count):
-        _place(stored.sums, path, cells.steps - stored.lengths[path], cells.width, sums, cell, gap)
-        _enter(stored, path, cells, sums, cell)
 
 
 @njit(cache=True, nogil=True)
@@ -72,7 +67,8 @@ def _place(all_sums: Floats, path: int, waits: float, width: float, sums: Floats
         cell[0, axis] = math.floor(point)
         inside = point - cell[0, axis]
         beside, way = (-1, inside) if inside < 0.5 else (1, 1.0 - inside)
-        cell[1, axis], gap[1, axis] = cell[0, axis] + beside, way * way
+        cell[1, axis] = cell[0, axis] + beside
+        gap[0, axis], gap[1, axis] = 0.0, way * way
 
 
 @njit(cache=True, nogil=True)
