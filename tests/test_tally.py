@@ -122,6 +122,26 @@ def test_paths_sorted_into_cells_get_the_numbers_of_paths_compared_with_each(
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("bodies", [1, 2, 5])
+@pytest.mark.parametrize("away", [0.0, 1e4])
+def test_paths_of_few_bodies_of_many_and_far_away_are_packed_alike(
+    bodies: int, away: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bodies are added up in three groups, in float32, which is less exact than the distance where `away` is large."""
+    monkeypatch.setattr(packing, "FEW", 0)
+    paths, lengths = some_paths(600, 8)
+    lengths[::2] = 40
+    paths[paths == 99] = 0.5
+    paths = paths[:, :, np.arange(bodies) % 3] + np.float32(away)
+    found = []
+    for pack in (plain.pack, compiled.pack):
+        monkeypatch.setattr(packing, "fastest_pack", lambda pack=pack: pack)
+        together = Packing(0.2)
+        found.append([n for i in range(0, 600, 50) for n in together.sort(paths[i : i + 50], lengths[i : i + 50])])
+        assert 1 < len(together) < 600
+    assert found[0] == found[1]
+
+
 def test_coordinates_that_grow_make_the_cells_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Far away, sums are less exact, and near paths may seem further apart than the cells are wide."""
     monkeypatch.setattr(packing, "FEW", 0)

@@ -8,13 +8,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from epymarl_fairtest.campaign.packing.cells import Cells, no_cells
+from epymarl_fairtest.campaign.packing.cells import BLOCK, GROUPS, SAFE, Cells, no_cells
 from epymarl_fairtest.campaign.packing.paths import STRETCH, Near, Paths
 
 Floats = NDArray[np.float64]
+Shorts = NDArray[np.float32]
 Rows = NDArray[np.int64]
-BLOCK = 256  # paths whose sums are compared at once, without a branch
-BESIDE = np.array([0, -1, 1])  # of a cell along each sum: itself first, where a near path is most likely
+EARLY = 256  # paths that ended early whose sums are compared at once, without a branch
+ROUGH = 1e-5  # of what is added up: more than float32 can lose
 
 
 def pack(stored: Paths, count: int, new: Paths, near: Near, numbers: Rows, cells: Cells | None) -> Cells:
@@ -23,20 +24,23 @@ def pack(stored: Paths, count: int, new: Paths, near: Near, numbers: Rows, cells
     Each gets the number of a path that it is not far from, or its own. The cells, in which they are entered, are for
     the next call.
     """
+    entered = count
     if cells is None or not cells.hold(stored, near.reach):
-        cells = no_cells(stored, near.reach)
-        _enter_all(stored, count, cells)
-    _pack(stored, count, cells, new, near, numbers)
+        cells, entered = no_cells(stored, near.reach), 0
+    _pack(stored, entered, count, cells, new, near, numbers)
     return cells
 
 
 @njit(cache=True, nogil=True)
-def _pack(stored: Paths, count: int, cells: Cells, new: Paths, near: Near, numbers: Rows) -> None:
-    apart, until = np.empty(BLOCK), np.empty(BLOCK)
-    sums, cell = np.empty(new.sums.shape[:2]), np.empty(4, np.int64)
+def _pack(stored: Paths, entered: int, count: int, cells: Cells, new: Paths, near: Near, numbers: Rows) -> None:
+    apart, until, roughly = np.empty(EARLY), np.empty(EARLY), np.empty(BLOCK, np.float32)
+    sums, cell, gap = np.empty((GROUPS, 2)), np.empty((2, 4), np.int64), np.empty((2, 4))
+    for path in range(entered, count):
+        _place(stored.sums, path, cells.steps - stored.lengths[path], cells.width, sums, cell, gap)
+        _enter(stored, path, cells, sums, cell)
     for one in range(len(numbers)):
-        _place(new.sums, one, cells.steps - new.lengths[one], cells.width, sums, cell)
-        found = _in_cells(stored, count, cells, new, one, sums, cell, near)
+        _place(new.sums, one, cells.steps - new.lengths[one], cells.width, sums, cell, gap)
+        found = _in_cells(stored, count, cells, new, one, sums, cell, gap, near, roughly)
         if found == count or near.first:
             found = _of_early(stored, cells, new, one, near, apart, until, found)
         numbers[one] = found
@@ -47,32 +51,31 @@ def _pack(stored: Paths, count: int, cells: Cells, new: Paths, near: Near, numbe
 
 
 @njit(cache=True, nogil=True)
-def _enter_all(stored: Paths, count: int, cells: Cells) -> None:
-    sums, cell = np.empty(stored.sums.shape[:2]), np.empty(4, np.int64)
-    for path in range(count):
-        _place(stored.sums, path, cells.steps - stored.lengths[path], cells.width, sums, cell)
-        _enter(stored, path, cells, sums, cell)
+def _place(all_sums: Floats, path: int, waits: float, width: float, sums: Floats, cell: Rows, gap: Floats) -> None:
+    """What the positions of a path, which waits for so many steps, add up to in widths of a cell, by group of bodies.
 
-
-@njit(cache=True, nogil=True)
-def _place(all_sums: Floats, path: int, waits: float, width: float, sums: Floats, cell: Rows) -> None:
-    """What the positions of a path, which waits for so many steps, add up to, and the cell that this lies in."""
-    x, y, other_x, other_y = 0.0, 0.0, 0.0, 0.0
-    for body in range(sums.shape[0]):
-        sums[body, 0] = all_sums[body, 0, path] + waits * all_sums[body, 2, path]
-        sums[body, 1] = all_sums[body, 1, path] + waits * all_sums[body, 3, path]
-        sign = -1.0 if body % 2 else 1.0
-        x, y = x + sums[body, 0], y + sums[body, 1]
-        other_x, other_y = other_x + sign * sums[body, 0], other_y + sign * sums[body, 1]
-    cell[0], cell[1] = math.floor(x / width), math.floor(y / width)
-    cell[2], cell[3] = math.floor(other_x / width), math.floor(other_y / width)
+    And the cell that this lies in, along each sum the neighbour that is closer, and the square of the way to it.
+    """
+    for group in range(GROUPS):
+        sums[group, 0] = sums[group, 1] = 0.0
+    for body in range(all_sums.shape[0]):
+        for axis in range(2):
+            sums[body % GROUPS, axis] += (all_sums[body, axis, path] + waits * all_sums[body, 2 + axis, path]) / width
+    for axis in range(4):
+        x, y, z = sums[0, axis % 2], sums[1, axis % 2], sums[2, axis % 2]
+        point = x + y + z if axis < 2 else x - y + z
+        cell[0, axis] = math.floor(point)
+        inside = point - cell[0, axis]
+        beside, way = (-1, inside) if inside < 0.5 else (1, 1.0 - inside)
+        cell[1, axis] = cell[0, axis] + beside
+        gap[0, axis], gap[1, axis] = 0.0, way * way
 
 
 @njit(cache=True, nogil=True)
 def _number(cells: Cells, a: int, b: int, c: int, d: int) -> int:
-    """Cells that share a number cost time, and nothing else: whatever is found there is compared."""
-    mixed = (((a * 1_000_003 + b) * 1_000_003 + c) * 1_000_003 + d) * 0x2545F4914F6CDD1D
-    return (mixed >> 20) & (len(cells.newest) - 1)
+    """Cells that share a number cost time, and nothing else. Those beside each other along the last sum lie so, too."""
+    mixed = ((a * 1_000_003 + b) * 1_000_003 + c) * 0x2545F4914F6CDD1D
+    return ((mixed >> 20) + d) & (len(cells.newest) - 1)
 
 
 @njit(cache=True, nogil=True)
@@ -81,54 +84,89 @@ def _enter(stored: Paths, path: int, cells: Cells, sums: Floats, cell: Rows) -> 
     if stored.lengths[path] < cells.steps:
         last = cells.ended[0]
         cells.early[last], cells.early_lengths[last] = path, stored.lengths[path]
-        for body in range(sums.shape[0]):
+        for body in range(stored.sums.shape[0]):
             for value in range(4):
                 cells.early_sums[body, value, last] = stored.sums[body, value, path]
         cells.ended[0] += 1
         return
-    for body in range(sums.shape[0]):
+    number = _number(cells, cell[0, 0], cell[0, 1], cell[0, 2], cell[0, 3])
+    block = cells.newest[number]
+    if block < 0 or cells.filled[block] == BLOCK:
+        cells.before[cells.begun[0]] = block
+        block = cells.newest[number] = cells.begun[0]
+        cells.begun[0] += 1
+    place = cells.filled[block]
+    cells.filled[block] += 1
+    cells.paths[block, place] = path
+    for group in range(GROUPS):
         for axis in range(2):
-            cells.sums[path, body, axis] = sums[body, axis]
-    number = _number(cells, cell[0], cell[1], cell[2], cell[3])
-    cells.before[path] = cells.newest[number]
-    cells.newest[number] = path
+            cells.sums[block, group, axis, place] = sums[group, axis]
 
 
 @njit(cache=True, nogil=True)
 def _in_cells(
-    stored: Paths, count: int, cells: Cells, new: Paths, one: int, sums: Floats, cell: Rows, near: Near
+    stored: Paths,
+    count: int,
+    cells: Cells,
+    new: Paths,
+    one: int,
+    sums: Floats,
+    cell: Rows,
+    gap: Floats,
+    near: Near,
+    roughly: Shorts,
 ) -> int:
-    """A path of those in cells that is near, the first of them if it must be; `count` if there is none."""
-    found, reach, steps = count, near.reach * cells.steps, float(cells.steps)
-    for a in BESIDE:
-        for b in BESIDE:
-            for c in BESIDE:
-                for d in BESIDE:
-                    path = cells.newest[_number(cells, cell[0] + a, cell[1] + b, cell[2] + c, cell[3] + d)]
-                    while path >= 0:
-                        if (
-                            path < found
-                            and _adds_up_near(cells.sums, path, sums, reach)
-                            and _may_be_near(stored.stretches[path], new.stretches[one], steps, near.reach)
-                            and _is_near(stored.places[path], new.places[one], steps, near.distance)
-                        ):
-                            found = int(path)
-                            if not near.first:
-                                return found
-                        path = cells.before[path]
+    """A path of those in cells that is near, the first of them if it must be; `count` if there is none.
+
+    Its own cell comes first, where a near path is most likely. Cells that are out of reach are left out.
+    """
+    found, steps, stretches = count, float(cells.steps), stored.stretches.shape[1]
+    reach = near.reach * steps * SAFE / cells.width
+    within = reach
+    for group in range(GROUPS):
+        within += ROUGH * (reach + abs(sums[group, 0]) + abs(sums[group, 1]))
+    for corner in range(16):
+        a, b, c, d = corner >> 3, corner >> 2 & 1, corner >> 1 & 1, corner & 1
+        if gap[a, 0] + gap[b, 1] > reach * reach or gap[c, 2] + gap[d, 3] > reach * reach:
+            continue
+        block = cells.newest[_number(cells, cell[a, 0], cell[b, 1], cell[c, 2], cell[d, 3])]
+        while block >= 0:
+            if _within(cells.sums, block, sums, within, roughly):
+                for place in range(cells.filled[block]):
+                    path = cells.paths[block, place]
+                    if (
+                        not roughly[place] > within
+                        and path < found
+                        and _may_be_near(stored.stretches[path], new.stretches[one], stretches, near.reach * steps)
+                        and _is_near(stored.places[path], new.places[one], steps, near.distance)
+                    ):
+                        found = int(path)
+                        if not near.first:
+                            return found
+            block = cells.before[block]
     return found
 
 
 @njit(cache=True, nogil=True)
-def _adds_up_near(kept: Floats, path: int, own: Floats, reach: float) -> bool:
-    """The sums of two bodies' positions are no further apart than the bodies are in all."""
-    apart = 0.0
-    for body in range(own.shape[0]):
-        dx, dy = kept[path, body, 0] - own[body, 0], kept[path, body, 1] - own[body, 1]
-        apart += math.sqrt(dx * dx + dy * dy)
-        if apart > reach:
-            return False
-    return True
+def _within(kept: Shorts, block: int, own: Floats, reach: float, apart: Shorts) -> int:
+    """How many paths of a block may be near, and how far apart the bodies of each are at least, added up roughly.
+
+    Places that no path is in are compared, too: whoever asks looks at the others alone.
+    """
+    x, other_x, third_x = np.float32(own[0, 0]), np.float32(own[1, 0]), np.float32(own[2, 0])
+    y, other_y, third_y = np.float32(own[0, 1]), np.float32(own[1, 1]), np.float32(own[2, 1])
+    most, count = np.float32(reach), np.int32(0)
+    for place in range(kept.shape[3]):
+        dx, dy = kept[block, 0, 0, place] - x, kept[block, 0, 1, place] - y
+        other_dx, other_dy = kept[block, 1, 0, place] - other_x, kept[block, 1, 1, place] - other_y
+        third_dx, third_dy = kept[block, 2, 0, place] - third_x, kept[block, 2, 1, place] - third_y
+        apart[place] = (
+            math.sqrt(dx * dx + dy * dy)
+            + math.sqrt(other_dx * other_dx + other_dy * other_dy)
+            + math.sqrt(third_dx * third_dx + third_dy * third_dy)
+        )
+        count += np.int32(not apart[place] > most)
+    return int(count)
 
 
 @njit(cache=True, nogil=True)
@@ -136,15 +174,15 @@ def _of_early(
     stored: Paths, cells: Cells, new: Paths, one: int, near: Near, apart: Floats, until: Floats, found: int
 ) -> int:
     """The first path of those that ended early that is near, or `found` if that comes before it."""
-    for first in range(0, cells.ended[0], BLOCK):
-        last = min(first + BLOCK, cells.ended[0])
+    for first in range(0, cells.ended[0], EARLY):
+        last = min(first + EARLY, cells.ended[0])
         _add_up(cells.early_sums, cells.early_lengths, first, last, new.sums[:, :, one], new.lengths[one], apart, until)
         for place in range(first, last):
             steps, path = until[place - first], cells.early[place]
             if (
                 apart[place - first] <= near.reach * steps
                 and path < found
-                and _may_be_near(stored.stretches[path], new.stretches[one], steps, near.reach)
+                and _may_be_near(stored.stretches[path], new.stretches[one], int(steps) // STRETCH, near.reach * steps)
                 and _is_near(stored.places[path], new.places[one], steps, near.distance)
             ):
                 return int(path)
@@ -190,15 +228,15 @@ def _add_up(
 
 
 @njit(cache=True, nogil=True)
-def _may_be_near(one: Floats, other: Floats, steps: float, reach: float) -> bool:
-    """The same stretch by stretch, which tells more paths apart."""
+def _may_be_near(one: Floats, other: Floats, stretches: int, reach: float) -> bool:
+    """The same stretch by stretch, over the first so many, which tells more paths apart."""
     apart = 0.0
-    for stretch in range(int(steps) // STRETCH):
+    for stretch in range(stretches):
         for body in range(one.shape[1]):
             dx = one[stretch, body, 0] - other[stretch, body, 0]
             dy = one[stretch, body, 1] - other[stretch, body, 1]
             apart += math.sqrt(dx * dx + dy * dy)
-        if apart > reach * steps:  # it only grows
+        if apart > reach:  # it only grows
             return False
     return True
 

@@ -26,7 +26,7 @@ class Paths(NamedTuple):
 
     places: NDArray[np.float32]  # (paths, steps, bodies, 2)
     sums: NDArray[np.float64]  # (bodies, 4, paths): x and y added up while the path lasts, and the last ones
-    stretches: NDArray[np.float64]  # (paths, whole stretches, bodies, 2): x and y added up over each
+    stretches: NDArray[np.float64]  # (paths, stretches, bodies, 2): x and y added up over each; the last may be shorter
     lengths: NDArray[np.float64]  # how many positions each path has; multiplied far more often than counted
 
     def longer(self, steps: int) -> Paths:
@@ -49,12 +49,16 @@ class Paths(NamedTuple):
 def paths_of(positions: NDArray[np.float32], lengths: NDArray[np.integer | np.floating], steps: int) -> Paths:
     """Positions (paths, steps, bodies, 2), of which the first `lengths` count, as paths of so many steps."""
     places = waiting(positions, lengths.astype(np.int64), steps)
-    count, whole = len(places), steps // STRETCH
+    count, whole = len(places), steps // STRETCH * STRETCH
     moving = np.arange(steps)[None, :, None, None] < lengths[:, None, None, None]
     added = np.sum(places, axis=1, dtype=np.float64, where=moving)
     sums = np.concatenate([added, places[:, -1]], axis=-1).transpose(1, 2, 0)
-    cut = places[:, : whole * STRETCH].reshape(count, whole, STRETCH, *places.shape[2:])
-    return Paths(places, np.ascontiguousarray(sums), cut.sum(axis=2, dtype=np.float64), lengths.astype(np.float64))
+    stretches = np.zeros((count, -(-steps // STRETCH), *places.shape[2:]))
+    cut = places[:, :whole].reshape(count, whole // STRETCH, STRETCH, *places.shape[2:])
+    cut.sum(axis=2, out=stretches[:, : whole // STRETCH], dtype=np.float64)
+    if whole < steps:
+        places[:, whole:].sum(axis=1, out=stretches[:, -1], dtype=np.float64)
+    return Paths(places, np.ascontiguousarray(sums), stretches, lengths.astype(np.float64))
 
 
 def waiting(positions: NDArray[np.float32], lengths: NDArray[np.integer], steps: int) -> NDArray[np.float32]:
