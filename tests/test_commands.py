@@ -183,6 +183,15 @@ def test_python_dash_m_is_the_same_command() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, f"fairtest {__version__}")
 
 
+def test_the_end_of_the_process_is_not_spent_on_looking_for_garbage() -> None:
+    code = "import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count(), len(gc.get_objects())));"
+    code += "from epymarl_fairtest.commands import main; main([])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    frozen, looked_through = map(int, done.stdout.split())
+    assert frozen > 10_000
+    assert looked_through < 100
+
+
 def test_no_command_is_answered_with_the_overview(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     captured = capsys.readouterr()

@@ -532,6 +532,11 @@ class Cramped(SPREAD_TASK):  # type: ignore[misc, valid-type]
         return replace(super().field(states), high=np.zeros(2))
 
 
+class Alone(SPREAD_TASK):  # type: ignore[misc, valid-type]
+    def field(self, states: Any) -> Field:
+        return replace(super().field(states), kind="open")
+
+
 class Different(SPREAD_TASK):  # type: ignore[misc, valid-type]
     @classmethod
     def rebuilt(cls, agents: int, key: str, env_args: Any) -> Task | None:
@@ -567,6 +572,7 @@ BROKEN_TASKS: dict[type[Task], str] = {
     Generous: "the allocation team gives",
     Unequal: "the twin (allocation env) differs: rewards differs",
     Cramped: "leaves the window",
+    Alone: "and field\n",
     Different: "n_agents is 3 in the environment and 4",
     Greedy: "takes environments that are not of its family",
     Late: "is taken by the task spread, which is asked before too_late",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core.scores import (
     READINGS,
+    across,
     greedy,
     probabilities,
     ranges,
@@ -73,6 +74,13 @@ def test_weights_are_probabilities_before_their_sum_is_1(temperature: float) -> 
     weight = weights(q, AVAILABLE, "q", temperature)
     assert weight.max(axis=-1) == pytest.approx(np.ones((20, 3)))
     assert probabilities(q, AVAILABLE, "q", temperature).tobytes() == (weight / weight.sum(-1, keepdims=True)).tobytes()
+
+
+@pytest.mark.parametrize("operation", [np.add, np.maximum])
+@pytest.mark.parametrize("actions", range(1, 12))
+def test_what_is_computed_across_actions_has_the_bits_of_numpy(operation: np.ufunc, actions: int) -> None:
+    values = np.exp(np.random.default_rng(actions).normal(0, 10, (500, 3, actions)))
+    assert across(operation, values).tobytes() == operation.reduce(values, axis=-1, keepdims=True).tobytes()
 
 
 def test_a_range_is_that_of_the_actions_an_agent_has() -> None:

@@ -668,3 +668,17 @@ def test_contact_forces_are_the_simulators_own_bit_for_bit(key: str) -> None:
                 assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
             touched += any((np.asarray(a) != t).any() for a, t in zip(ours, thrust, strict=False))
     assert 100 < touched < 1000, "forces and the lack of them must both be seen"
+
+
+def test_only_a_world_that_is_drawn_has_something_to_draw_on() -> None:
+    key = "epymarl_fairtest:mpe-spread-v0"
+    unseen = gymnasium.make(key, disable_env_checker=True)
+    unseen.reset(seed=0)
+    assert unseen.unwrapped._env.screen is None
+    unseen.close()
+    drawn = gymnasium.make(key, disable_env_checker=True, render_mode="rgb_array")
+    drawn.reset(seed=0)
+    picture = np.asarray(drawn.render())
+    assert picture.shape == (700, 700, 3)
+    assert len(np.unique(picture)) > 2
+    drawn.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -17,6 +18,7 @@ KEPT = 1_000_000  # new objects between two looks for garbage
 
 def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(KEPT)  # imports make millions of objects that stay: looking through them took a second
+    atexit.register(gc.freeze)  # nor does the end of the process look through them: what is left goes with it
     parser = make_parser()
     args = parser.parse_args(argv)
     if "func" not in args:

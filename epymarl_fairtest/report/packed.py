@@ -11,7 +11,6 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -65,10 +64,10 @@ def _text(content: bytes) -> str:
 # --- steps --------------------------------------------------------------------------------------------
 
 
-def packed(played: Iterable[Played], judged: Agents, room: int) -> list[str]:
-    """As many blocks of episodes as there is room for, in characters."""
-    left, blocks = iter(played), []
-    while some := list(islice(left, BLOCK)):
+def packed(played: Iterable[list[Played]], judged: Agents, room: int) -> list[str]:
+    """As many blocks of BLOCK episodes as there is room for, in characters."""
+    blocks = []
+    for some in played:
         block = _block(some, judged)
         room -= len(block)
         if room < 0:
@@ -104,9 +103,14 @@ class _Runs:
     first: Ints  # its first row
 
     @classmethod
-    def of(cls, arrays: list[NDArray[Any]], columns: int = 2) -> _Runs:
-        length = np.array(list(map(len, arrays)), np.int64)
-        return cls(np.concatenate(arrays) if arrays else np.empty((0, columns)), length, np.cumsum(length) - length)
+    def of(cls, arrays: list[NDArray[Any]]) -> _Runs:
+        return cls.cut(
+            np.concatenate(arrays) if arrays else np.empty((0, 2)), np.array(list(map(len, arrays)), np.int64)
+        )
+
+    @classmethod
+    def cut(cls, rows: NDArray[Any], length: Ints) -> _Runs:
+        return cls(rows, length, np.cumsum(length) - length)
 
     @property
     def last(self) -> Ints:
@@ -144,14 +148,18 @@ class _Bodies:
     @classmethod
     def of(cls, played: list[Played]) -> _Bodies:
         bodies = [body for one in played for body in one.field.bodies]
-        at, present = _Runs.of([body.at for body in bodies]), _Runs.of([body.present[:, None] for body in bodies], 1)
-        still = (at.rows == np.repeat(at.rows[at.first], at.length, axis=0)).all(axis=1)
-        rests = np.logical_and.reduceat(still, at.first) if bodies else np.empty(0, bool)
-        stays = np.logical_and.reduceat(present.rows[:, 0], at.first) if bodies else np.empty(0, bool)
         count = np.array([len(one.field.bodies) for one in played])
-        places = _Runs.of([body.at[:1] if rest else body.at for body, rest in zip(bodies, rests, strict=True)])
-        leaving = _Runs.of([body.present[:, None] for body, stay in zip(bodies, stays, strict=True) if not stay], 1)
-        return cls(count, places, rests, leaving, ~stays)
+        at = _Runs.of([body.at for body in bodies])
+        present = np.concatenate([body.present for body in bodies]) if bodies else np.empty(0, bool)
+        x, y = at.rows.T
+        still = (x == np.repeat(x[at.first], at.length)) & (y == np.repeat(y[at.first], at.length))
+        rests = np.logical_and.reduceat(still, at.first) if bodies else np.empty(0, bool)
+        leaves = ~np.logical_and.reduceat(present, at.first) if bodies else np.empty(0, bool)
+        told = ~np.repeat(rests, at.length)
+        told[at.first] = True
+        places = _Runs.cut(at.rows[told], np.where(rests, 1, at.length))
+        leaving = _Runs.cut(present[np.repeat(leaves, at.length), None], at.length[leaves])
+        return cls(count, places, rests, leaving, leaves)
 
 
 def _numbers(played: list[Played], bodies: _Bodies, paid: _Runs) -> Ints:

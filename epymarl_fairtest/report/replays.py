@@ -13,7 +13,7 @@ from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.choices import choices_of
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.packed import BLOCK, packed
-from epymarl_fairtest.report.scenes import Played, Scene, played, scene_of
+from epymarl_fairtest.report.scenes import Played, Scene, all_played, scene_of
 from epymarl_fairtest.report.view import table_order
 from epymarl_fairtest.report.why import Small, Why, smalls_of, whys_of
 from epymarl_fairtest.store.failures import FailureRows
@@ -90,10 +90,9 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     return Replays(worst, representative, placed, small, steps)
 
 
-def in_table(record: FinishedRun, task: Task, failures: FailureRows) -> Iterator[Played]:
-    """All failures in the order of the table."""
+def in_table(record: FinishedRun, task: Task, failures: FailureRows) -> Iterator[list[Played]]:
+    """All failures in the order of the table, a block at a time."""
     order = table_order(record.failures)
     for first in range(0, len(order), BLOCK):
         some = failures.columns(order[first : first + BLOCK], ("states", "rewards", "length"))
-        for states, rewards, steps in zip(some["states"], some["rewards"], some["length"].tolist(), strict=True):
-            yield played(task, states, rewards, steps)
+        yield all_played(task, some["states"], some["rewards"], some["length"])

@@ -111,16 +111,33 @@ class Played:
 
 def played(task: Task, states: Array, rewards: Array, steps: int) -> Played:
     """One row of episodes, of which so many steps were played."""
-    agents = rewards.shape[-1]
-    received = np.zeros((steps + 1, agents))
-    np.cumsum(rewards[:steps], axis=0, out=received[1:])
-    field = task.field(states[: steps + 1])
-    if field.kind != "none" and len(field.agents) != agents:
+    return _checked(task, Played(task.field(states[: steps + 1]), _received(rewards[None, :steps])[0]))
+
+
+def all_played(task: Task, states: Array, rewards: Array, steps: NDArray[np.int32]) -> list[Played]:
+    """The same of many rows at once."""
+    if (steps < rewards.shape[1]).any():  # one that has ended stands still
+        states = states[np.arange(len(steps))[:, None], np.minimum(np.arange(states.shape[1]), steps[:, None])]
+    each = zip(task.fields(states, steps), _received(rewards), steps.tolist(), strict=True)
+    return [_checked(task, Played(field, received[: last + 1])) for field, received, last in each]
+
+
+def _received(rewards: Array) -> Array:
+    """By each agent up to each step, and nothing before the first: (episodes, steps+1, n_agents)."""
+    episodes, steps, agents = rewards.shape
+    received = np.zeros((episodes, steps + 1, agents))
+    np.cumsum(rewards, axis=1, out=received[:, 1:])
+    return received
+
+
+def _checked(task: Task, one: Played) -> Played:
+    agents = one.received.shape[1]
+    if one.field.kind != "none" and len(one.field.agents) != agents:
         raise FairTestError(
-            f"The task {task.name!r} draws {len(field.agents)} bodies of the shape {AGENT!r} for {agents} agents: its"
-            " method field must give one for each agent under test."
+            f"The task {task.name!r} draws {len(one.field.agents)} bodies of the shape {AGENT!r} for {agents} agents:"
+            " its method field must give one for each agent under test."
         )
-    return Played(field, received)
+    return one
 
 
 def scene_of(

@@ -239,6 +239,14 @@ class Task(ABC):
         """What the states of one episode (steps + 1, state_size) look like, to be drawn."""
         return unknown_field()
 
+    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> list[Field]:
+        """The same of many episodes at once, for a page has thousands: (episodes, most steps + 1, state_size).
+
+        `steps` says how many each has; one that ended early stands still from then on. Whoever overrides one of the
+        two overrides the other.
+        """
+        return [self.field(one[: last + 1]) for one, last in zip(states, steps.tolist(), strict=True)]
+
     @classmethod
     def rebuilt(cls, agents: int, key: str, env_args: Mapping[str, Any]) -> Task | None:
         """The task of a recorded run, from the arguments of its environment; None where it cannot be made again."""

@@ -58,15 +58,51 @@ def unknown_field() -> Field:
 
 def plane(bodies: list[Body]) -> Field:
     """A square around everything, and at least where episodes begin: from -1 to 1."""
-    if bodies:
-        at = np.array([body.at.T for body in bodies])  # by axis: numpy takes four times as long along short rows
-        radius = np.array([body.radius for body in bodies])[:, None]
-        low = np.minimum(-1, (np.minimum.reduce(at, axis=2) - radius).min(axis=0))
-        high = np.maximum(1, (np.maximum.reduce(at, axis=2) + radius).max(axis=0))
-    else:
-        low, high = -np.ones(2), np.ones(2)
-    middle, half = (low + high) / 2, (high - low).max() / 2 * 1.03
-    return Field("plane", bodies, middle - half, middle + half)
+    at = np.array([body.at for body in bodies]) if bodies else np.zeros((1, 1, 2))
+    low, high = _windows(at[None], np.array([body.radius for body in bodies] or [0.0]))
+    return Field("plane", bodies, low[0], high[0])
+
+
+def _windows(at: Array, radius: Array) -> tuple[Array, Array]:
+    """The corners of such squares: of places (episodes, bodies, steps+1, 2) and the radius of each body."""
+    at = np.ascontiguousarray(at.transpose(3, 0, 1, 2))  # numpy takes four times as long along short rows
+    low = np.minimum(-1, (at.min(axis=3) - radius).min(axis=2))
+    high = np.maximum(1, (at.max(axis=3) + radius).max(axis=2))
+    middle, half = (low + high) / 2, (high - low).max(axis=0) / 2 * 1.03
+    return (middle - half).T, (middle + half).T
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Bodies alike, in many episodes; they never leave. Agents are numbered and have trails."""
+
+    shape: str
+    at: Array  # (episodes, steps+1, bodies, 2)
+    radius: float
+    label: str = ""
+    trail: bool = False
+
+
+def planes(kinds: list[Kind], steps: NDArray[np.integer[Any]]) -> list[Field]:
+    """`plane` of many episodes at once: what is on all of them, in the order of drawing, and the steps of each."""
+    at = np.ascontiguousarray(np.concatenate([kind.at for kind in kinds], axis=2).transpose(0, 2, 1, 3))
+    known = [
+        (kind.shape, str(n + 1) if kind.shape == AGENT else kind.label, kind.radius, kind.trail or kind.shape == AGENT)
+        for kind in kinds
+        for n in range(kind.at.shape[2])
+    ]
+    low, high = _windows(at, np.array([radius for _, _, radius, _ in known]))
+    always = np.ones(at.shape[2], bool)
+
+    def things(places: Array, last: int) -> list[Body]:
+        there = always[: last + 1]
+        return [
+            Body(shape, label, radius, way, there, None, trail)
+            for (shape, label, radius, trail), way in zip(known, places[:, : last + 1], strict=True)
+        ]
+
+    each = zip(at, steps.tolist(), low, high, strict=True)
+    return [Field("plane", things(places, last), least, most) for places, last, least, most in each]
 
 
 def bodies(

@@ -18,6 +18,7 @@ from epymarl_fairtest.core.registry import LATER
 from epymarl_fairtest.engine.contract import Engine
 from epymarl_fairtest.tasks import TASKS, task_for
 from epymarl_fairtest.tasks.contract import Array, Competence, Task, complaint
+from epymarl_fairtest.tasks.scene import Body, Field
 from epymarl_fairtest.tasks.world import World, flat
 from epymarl_fairtest.team.contract import Team
 from epymarl_fairtest.testing.comparing import assert_same
@@ -287,6 +288,28 @@ def field_can_be_drawn(case: TaskCase) -> None:
     json.dumps(scene.as_json(), allow_nan=False)
 
 
+def fields_at_once_are_fields_one_by_one(case: TaskCase) -> None:
+    """Of episodes that end at different steps, as the page draws them all and as one of them is drawn alone."""
+    from epymarl_fairtest.report.scenes import all_played
+
+    episodes, known = case.episodes, case.known
+    steps = np.minimum(episodes.length, np.arange(len(episodes), 0, -1))
+    drawn = all_played(known, episodes.states, episodes.rewards, steps)
+    assert len(drawn) == len(steps), f"{len(drawn)} fields of {len(steps)} episodes"
+    for one, states, last in zip(drawn, episodes.states, steps.tolist(), strict=True):
+        alone = known.field(states[: last + 1])
+        there, here = (json.dumps(_plain(field)) for field in (one.field, alone))
+        assert there == here, f"fields draws\n{there}\nand field\n{here}"
+
+
+def _plain(field: Field) -> Any:
+    return [field.kind, field.low.tolist(), field.high.tolist(), [_body(body) for body in field.bodies]]
+
+
+def _body(body: Body) -> Any:
+    return [part.tolist() if isinstance(part, np.ndarray) else part for part in vars(body).values()]
+
+
 def rebuilt_has_the_same_sizes(case: TaskCase) -> None:
     """Made again from what a run folder says, it reads states alike; None where it cannot be made again."""
     known, made_with = case.known, json.loads(json.dumps(dict(case.env_args)))
@@ -322,6 +345,7 @@ CONTRACTS: tuple[Callable[[TaskCase], None], ...] = (
     allocations_pay_everyone,
     twin_equals_the_environment,
     field_can_be_drawn,
+    fields_at_once_are_fields_one_by_one,
     rebuilt_has_the_same_sizes,
     competence_can_be_told,
 )

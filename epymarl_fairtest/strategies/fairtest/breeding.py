@@ -67,14 +67,15 @@ class Breeding:
         scores = self._fitness(unknown, traces_of(self._context.judge(splices.episodes)))
         return Population(splices.episodes, scores, first + np.arange(len(unknown)))
 
-    def prioritise(self, candidates: Population) -> Population:
+    def prioritise(self, candidates: Population, among: Rows | None = None) -> Population:
         """ParetoSelect on the predictive objectives; without them, or prioritisation, simply the first ones."""
         size, options = self._plan.population, self._context.options
-        predictive = self._fitness.active(candidates.scores, ("f2", "f3"))
+        rows = np.arange(len(candidates)) if among is None else among  # a pool is too large to be copied
+        scores = candidates.scores[rows]
+        predictive = self._fitness.active(scores, ("f2", "f3"))
         if not options.prioritise or not predictive.shape[1]:
-            return candidates.take(np.arange(min(size, len(candidates))))
-        rows = pareto_select(predictive, candidates.scores[:, 2], size, self._plan.cap, options.fill)
-        return candidates.take(rows)
+            return candidates.take(rows[:size])
+        return candidates.take(rows[pareto_select(predictive, scores[:, 2], size, self._plan.cap, options.fill)])
 
     def select(self, merged: Population) -> Population:
         """MOSASelect on the active objectives; unguided, the newest replace the oldest."""

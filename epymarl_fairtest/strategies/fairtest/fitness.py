@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.blocks import in_blocks
-from epymarl_fairtest.core.scores import probabilities
+from epymarl_fairtest.core.scores import across, probabilities
 from epymarl_fairtest.predictor import Predictor, Traces
 from epymarl_fairtest.strategies.fairtest.options import OBJECTIVES
 
@@ -20,7 +20,7 @@ def decision_certainty(
 
     def certainty(q: NDArray[np.float32]) -> NDArray[np.float64]:
         p = probabilities(q, available, reading, temperature)
-        squares: NDArray[np.float64] = (p * p).sum(axis=-1).mean(axis=-1)
+        squares: NDArray[np.float64] = across(np.add, p * p)[..., 0].mean(axis=-1)
         return squares
 
     return traces.mean_over_steps(in_blocks(certainty, traces.q, np.float64))

@@ -10,6 +10,8 @@ from collections.abc import Generator
 from contextlib import suppress
 from functools import partial
 
+import numpy as np
+
 from epymarl_fairtest.core.episodes import random_tests
 from epymarl_fairtest.core.judged import Judged
 from epymarl_fairtest.core.ledger import MUTANT, PREDICTOR, RE_EXECUTION, SPLICE
@@ -22,6 +24,7 @@ from epymarl_fairtest.strategies.fairtest.kept import Kept
 from epymarl_fairtest.strategies.fairtest.plan import Plan, plan_of
 from epymarl_fairtest.strategies.fairtest.screen import screen_of
 from epymarl_fairtest.strategies.genetic.guidance import temperature_of
+from epymarl_fairtest.strategies.genetic.operators import Rows
 
 SHORTEST = 5  # steps; a shorter episode gives the operators nothing to work on
 
@@ -46,10 +49,10 @@ def search(context: Context, plan: Plan, breeding: Breeding, kept: Kept, source:
     """The rounds and generations of Algorithm 1."""
     for r in range(plan.rounds):
         candidates = breeding.executed((yield from source.pool(plan.pool, r)))  # lines 3 and 4
-        long = candidates.episodes.length >= SHORTEST
-        candidates = candidates if long.all() else candidates.take(long)
-        population = breeding.prioritise(candidates)  # line 5
-        keep_choice(context, r, candidates, population)
+        long = np.flatnonzero(candidates.episodes.length >= SHORTEST)
+        population = breeding.prioritise(candidates, long)  # line 5
+        keep_choice(context, f"round_{r}_candidates", candidates, long)
+        keep_choice(context, f"round_{r}_population", population, np.arange(len(population)))
         del candidates  # a large pool is most of the memory
         yield Request(None, RE_EXECUTION, charge=len(population))  # line 6: the states are recorded already
         for g in range(plan.generations):
@@ -71,11 +74,10 @@ def execute(kept: Kept, context: Context, at_once: int) -> Search:
         context.note("splices", kept.summary())
 
 
-def keep_choice(context: Context, r: int, candidates: Population, population: Population) -> None:
-    """What round `r` chose from, and what it chose: ids and f2, f3."""
-    for name, chosen in (("candidates", candidates), ("population", population)):
-        context.keep(f"round_{r}_{name}_id", chosen.episodes.id)
-        context.keep(f"round_{r}_{name}_scores", chosen.scores[:, 1:])
+def keep_choice(context: Context, name: str, population: Population, rows: Rows) -> None:
+    """What a round chose from, or what it chose: ids and f2, f3."""
+    context.keep(f"{name}_id", population.episodes.id[rows])
+    context.keep(f"{name}_scores", population.scores[rows, 1:])
 
 
 def train_predictor(

@@ -19,7 +19,7 @@ from epymarl_fairtest.tasks.foraging.field import food_slots, forget
 from epymarl_fairtest.tasks.foraging.simpler import simplifications
 from epymarl_fairtest.tasks.foraging.situations import course, situation
 from epymarl_fairtest.tasks.layers import set_clocks, wrappers
-from epymarl_fairtest.tasks.scene import Body, Field, bodies
+from epymarl_fairtest.tasks.scene import Body, Field
 
 
 def _simulator(chain: list[Any]) -> Any | None:
@@ -272,19 +272,43 @@ class ForagingTask(Task):
         return ForagingTwin(env)
 
     def field(self, states: Array) -> Field:
-        def places(cells: Array) -> Array:
-            """row, col counted from the top left to x, y."""
-            return np.stack([cells[..., 1], self.rows - 1 - cells[..., 0]], axis=-1)
+        return self.fields(states[None], np.array([len(states) - 1]))[0]
 
-        food = self.food(states)  # (steps+1, slots, 3); slots move up when food goes, so food is known by its cell
-        known = {tuple(cell) for cell in food[food[..., 2] > 0].tolist()}
-        cells = np.array(sorted(known)).reshape(-1, 3)  # np.unique takes five times as long for so few
-        there = (food[:, None] == cells[:, None]).all(axis=-1).any(axis=-1)  # (steps+1, foods)
-        still = np.broadcast_to(places(cells), (len(states), len(cells), 2))
-        foods = [Body("square", f"{cell[2]:.0f}", 0.4, still[:, n], there[:, n]) for n, cell in enumerate(cells)]
-        levels = self.players(states)[0, :, 2].astype(int).tolist()
-        players = bodies("agent", places(self.players(states)), 0.4, levels=levels)
-        return Field("grid", foods + players, np.full(2, -0.5), np.array([self.cols - 0.5, self.rows - 0.5]))
+    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> list[Field]:
+        def places(row: Array, col: Array) -> Array:
+            """Counted from the top left, to x, y."""
+            return np.stack([col, self.rows - 1 - row], axis=-1)
+
+        whose, (row, col, level), there = self._foods(states)
+        still = np.broadcast_to(places(row, col)[:, None], (*there.shape, 2))
+        foods, ends = list(zip(level, still, there, strict=True)), np.searchsorted(whose, np.arange(len(states) + 1))
+        players = self.players(states).swapaxes(1, 2)  # (episodes, n_agents, steps+1, 3)
+        at, levels = places(players[..., 0], players[..., 1]), players[:, :, 0, 2].astype(int).tolist()
+        always, low, high = np.ones(states.shape[1], bool), np.full(2, -0.5), np.array([self.cols, self.rows]) - 0.5
+        drawn = []
+        for n, length in enumerate((steps + 1).tolist()):
+            own = foods[ends[n] : ends[n + 1]]
+            things = [Body("square", f"{worth:.0f}", 0.4, cell[:length], when[:length]) for worth, cell, when in own]
+            for agent, (way, worth) in enumerate(zip(at[n], levels[n], strict=True), 1):
+                things.append(Body("agent", str(agent), 0.4, way[:length], always[:length], worth, True))
+            drawn.append(Field("grid", things, low, high))
+        return drawn
+
+    def _foods(self, states: Array) -> tuple[NDArray[np.int64], Array, NDArray[np.bool_]]:
+        """Of each food its episode, its row, column and level, and at which steps it is there.
+
+        Slots move up when food goes, so food is known by its cell. Cells are numbered: np.unique of rows takes long.
+        """
+        row, col, level = np.moveaxis(self.food(states).astype(np.int64), -1, 0)
+        most = level.max(initial=0) + 1
+        slots = np.where(level > 0, (row * self.cols + col) * most + level, -1)  # (episodes, steps+1, slots)
+        known = np.sort(slots.reshape(len(slots), -1), axis=1)
+        new = known >= 0
+        new[:, 1:] &= known[:, 1:] != known[:, :-1]
+        whose, food = np.nonzero(new)[0], known[new]
+        there = (slots[whose] == food[:, None, None]).any(axis=-1)
+        cell = food // most
+        return whose, np.array([cell // self.cols, cell % self.cols, food % most], np.float64), there
 
     @classmethod
     def rebuilt(cls, agents: int, key: str, env_args: Mapping[str, Any]) -> Task | None:

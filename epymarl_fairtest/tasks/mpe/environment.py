@@ -41,6 +41,8 @@ class MpeEnv(gymnasium.Env[Any, Any]):
         self._env = scenario_module(self.task_class.scenario).raw_env(max_cycles=FOREVER, **settings)
         self._env.world.apply_environment_force = partial(_contact_forces, self._env.world, _pairs(self._env.world))
         self.render_mode = settings.get("render_mode")
+        if self.render_mode is None:
+            self._env.screen = None  # two megabytes on which nothing is drawn
         self.task = self.task_class(self)
         self.n_agents = self.task.n_agents
         self.allocation_name, self.allocation = allocation, resolve_allocation(self.task, allocation)

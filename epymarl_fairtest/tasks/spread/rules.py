@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.tasks.contract import Allocation, Array, Kernel, Task, env_reward
 from epymarl_fairtest.tasks.mpe.rules import MpeTask, distance, paid_by
-from epymarl_fairtest.tasks.scene import Field, bodies, plane
+from epymarl_fairtest.tasks.scene import Field, Kind, planes
 from epymarl_fairtest.tasks.spread.features import features
 from epymarl_fairtest.tasks.spread.situations import course, situation
 
@@ -63,8 +63,11 @@ class SpreadTask(MpeTask):
         return SpreadTwin(env)
 
     def field(self, states: Array) -> Field:
-        agents = bodies("agent", self.positions(states), 0.15)  # sizes are the simulator's own
-        return plane([*bodies("target", self.landmarks(states), 0.05), *agents])
+        return self.fields(states[None], np.array([len(states) - 1]))[0]
+
+    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> list[Field]:
+        agents = Kind("agent", self.positions(states), 0.15)  # sizes are the simulator's own
+        return planes([Kind("target", self.landmarks(states), 0.05), agents], steps)
 
     @classmethod
     def rebuilt(cls, agents: int, key: str, env_args: Mapping[str, Any]) -> Task | None:

@@ -14,7 +14,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.tasks.contract import Allocation, Array, Kernel, Task, env_reward
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe.rules import MpeTask, distance, paid_by
-from epymarl_fairtest.tasks.scene import Field, bodies, plane
+from epymarl_fairtest.tasks.scene import Field, Kind, planes
 from epymarl_fairtest.tasks.tag.features import features
 from epymarl_fairtest.tasks.tag.situations import course, situation
 
@@ -84,9 +84,12 @@ class TagTask(MpeTask):
         return TagTwin(env, prey)
 
     def field(self, states: Array) -> Field:
-        agents = bodies("agent", self.positions(states), 0.075)  # sizes are the simulator's own
-        prey = bodies("diamond", self.everyone(states)[:, self.n_agents :, :2], 0.05, "prey", trail=True)
-        return plane([*bodies("disc", self.landmarks(states), 0.2), *prey, *agents])
+        return self.fields(states[None], np.array([len(states) - 1]))[0]
+
+    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> list[Field]:
+        agents = Kind("agent", self.positions(states), 0.075)  # sizes are the simulator's own
+        prey = Kind("diamond", self.everyone(states)[..., self.n_agents :, :2], 0.05, "prey", trail=True)
+        return planes([Kind("disc", self.landmarks(states), 0.2), prey, agents], steps)
 
     @classmethod
     def rebuilt(cls, agents: int, key: str, env_args: Mapping[str, Any]) -> Task | None:
