@@ -77,18 +77,15 @@ class Remembered(Episodes):
     memory: NDArray[np.float32]  # (B, T+1, N, H); zero where nothing was executed
 
 
-def empty_episodes(
-    tests: Tests, *, limit: int, agents: int, actions: int, state_size: int, obs_size: int, room: Any = np.zeros
-) -> Episodes:
-    """Episodes ready to be filled by an engine, the kept prefixes already in place. With `room` that makes arrays which
-    hold anything, whoever fills them blanks what comes after the end."""
+def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state_size: int, obs_size: int) -> Episodes:
+    """Episodes ready to be filled by an engine, the kept prefixes already in place."""
     b = len(tests)
     episodes = Episodes(
-        states=room((b, limit + 1, state_size)),
-        obs=room((b, limit, agents, obs_size), np.float32),
+        states=np.zeros((b, limit + 1, state_size)),
+        obs=np.zeros((b, limit, agents, obs_size), np.float32),
         actions=np.full((b, limit, agents), -1, np.int16),
-        rewards=room((b, limit, agents)),
-        q=room((b, limit, agents, actions), np.float32),
+        rewards=np.zeros((b, limit, agents)),
+        q=np.zeros((b, limit, agents, actions), np.float32),
         length=np.zeros(b, np.int32),
         root_seed=tests.root_seed.copy(),
         stream=tests.stream.copy(),
@@ -98,11 +95,8 @@ def empty_episodes(
         parent=tests.parent.copy(),
         id=np.full(b, -1, np.int64),
     )
-    kept = np.arange(limit)[None, :] < tests.start_step[:, None]
-    if room is not np.zeros and tests.start_step.any():
-        for array in (episodes.states[:, :-1], episodes.obs, episodes.rewards, episodes.q):
-            array[kept] = 0
     if tests.prefix is not None:
+        kept = np.arange(limit)[None, :] < tests.start_step[:, None]
         for name in ("obs", "actions", "rewards", "q"):
             to, held = getattr(episodes, name), getattr(tests.prefix, name)
             if to.shape[-1] and held.shape[-1]:  # what agents saw is there only where somebody needs it

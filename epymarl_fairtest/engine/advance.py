@@ -4,7 +4,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from epymarl_fairtest.core.episodes import Episodes
 from epymarl_fairtest.core.rewards import LARGEST
 from epymarl_fairtest.tasks.kernels.copies import copy
 from epymarl_fairtest.tasks.kernels.sizes import Sizes
@@ -43,23 +42,6 @@ def record(
             left[row] = not over[row] and step[row] < limit
             running += left[row]
     return running
-
-
-def blank_after(episodes: Episodes) -> None:
-    """Zeros in what comes after the end, whatever was there; of actions it is known already."""
-    length = episodes.length.astype(np.int64)
-    for array, first in (
-        (episodes.states, length + 1), (episodes.obs, length), (episodes.rewards, length), (episodes.q, length),
-    ):  # fmt: skip
-        if array.size:
-            _blank(array.reshape(len(array), -1).view(np.uint8), first * (array[0].nbytes // array.shape[1]))
-
-
-@njit(cache=True, nogil=True)
-def _blank(rows: NDArray[np.uint8], first: Rows) -> None:
-    for row in range(len(rows)):
-        for at in range(first[row], rows.shape[1]):
-            rows[row, at] = 0
 
 
 @njit(cache=True, nogil=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,9 +137,7 @@ def begin(worlds: Sequence[World], tests: Tests) -> None:
                 world.follow(known)
 
 
-def blank_episodes(
-    tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool, room: Any = np.zeros
-) -> Episodes:
+def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool) -> Episodes:
     """Episodes of this policy ready to be filled, the kept prefixes in place; with room for what is `seen`."""
     return empty_episodes(
         tests,
@@ -149,7 +146,6 @@ def blank_episodes(
         actions=policy.n_actions,
         state_size=state_size,
         obs_size=policy.obs_size if seen else 0,
-        room=room,
     )
 
 

@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core import rng
 from epymarl_fairtest.core.episodes import Episodes, Remembered, Tests, tests_from_seeds
 from epymarl_fairtest.core.rewards import refuse_odd
-from epymarl_fairtest.engine.advance import blank_after
 from epymarl_fairtest.engine.choice import slices
 from epymarl_fairtest.engine.contract import ActionRule, Engine
 from epymarl_fairtest.engine.course import Course
 from epymarl_fairtest.engine.lockstep import blank_episodes, memory_before
-from epymarl_fairtest.engine.memory import BATCHES
 from epymarl_fairtest.engine.totals import Group, blank_totals, without_past
 from epymarl_fairtest.tasks.contract import Kernel
 from epymarl_fairtest.team.contract import CHUNK, Policy
@@ -53,13 +51,12 @@ class Twin:
             return self._totals(tests)
         tests = tests.plain(self._limit)
         sizes = {"limit": self._limit, "state_size": self.state_size}
-        episodes = blank_episodes(tests, self._policy, **sizes, seen=self.keeps_obs, room=BATCHES.used)
+        episodes = blank_episodes(tests, self._policy, **sizes, seen=self.keeps_obs)
         if self.keeps_memory and self._policy.hidden_size:
             shape = (len(tests), self._limit + 1, self._policy.n_agents, self._policy.hidden_size)
             episodes = Remembered(**vars(episodes), memory=np.zeros(shape, np.float32))
         before = self._before(tests)
         self._by_groups(tests, GROUP, lambda rows: self._execute_group(tests, rows, before, episodes))
-        blank_after(episodes)
         return refuse_odd(episodes)
 
     def _totals(self, tests: Tests) -> Episodes:
