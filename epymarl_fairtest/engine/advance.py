@@ -5,6 +5,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.rewards import LARGEST
+from epymarl_fairtest.tasks.kernels.copies import copy
 from epymarl_fairtest.tasks.kernels.sizes import Sizes
 
 Amounts = NDArray[np.float64]
@@ -23,22 +24,21 @@ def record(
 ) -> int:  # fmt: skip
     """Write a step of the rows that are left to where it belongs (the first six), make the next step the current one,
     and say how many rows are left. The sizes of what is written come last."""
-    running = 0
+    running, width = 0, inputs.shape[2]
+    team, sight, scored, size = len(agents), len(sights), len(agents) * len(choices), len(numbers)
     for row in range(len(rows)):
         if left[row]:
-            to, now = rows[row], step[row]
-            for agent in range(len(agents)):
-                last[row, agent] = done[to, now, agent] = actions[row, agent]
-                received[to, now, agent] = rewards[row, agent]
-                for number in range(len(sights)):
-                    seen[to, now, agent, number] = inputs[row, agent, number]
-                for action in range(len(choices)):
-                    scores[to, now, agent, action] = q[row, agent, action]
-            for number in range(len(numbers)):
-                course[to, now + 1, number] = states[row, number]
+            to = rows[row] * limit + step[row]
+            copy(last, row * team, actions, row * team, team)
+            copy(done, to * team, actions, row * team, team)
+            copy(received, to * team, rewards, row * team, team)
+            for agent in range(team):
+                copy(seen, (to * team + agent) * sight, inputs, (row * team + agent) * width, sight)
+            copy(scores, to * scored, q, row * scored, scored)
+            copy(course, (to + rows[row] + 1) * size, states, row * size, size)  # one step more than of the others
             step[row] += 1
             at[row] += 1
-            length[to] = step[row]
+            length[rows[row]] = step[row]
             left[row] = not over[row] and step[row] < limit
             running += left[row]
     return running

@@ -90,7 +90,7 @@ class Course:
                 forced = self._group.forced[np.arange(len(rows)), np.minimum(step, limit - 1)]
                 np.copyto(actions, forced, where=forced >= 0)
             kernel.step(states, left, actions, self._rewards, self._over, step)
-            now = (self._asked.inputs, q, states, actions, self._rewards)
+            now = (self._asked.inputs, np.ascontiguousarray(q, np.float32), states, actions, self._rewards)
             running = record(*kept, rows, *now, self._over, limit, self._last, step, self._at, left, *sizes)
             if running and -(-running // CHUNK) < -(-len(rows) // CHUNK):
                 self._leave_out(left)

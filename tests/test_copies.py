@@ -1,0 +1,33 @@
+"""Copies inside compiled code: what is asked for, and nothing beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numba import njit
+from numba.core.errors import TypingError
+
+from epymarl_fairtest.tasks.kernels.copies import copy
+
+
+@njit
+def _copy(to: Any, place: int, source: Any, first: int, count: int) -> None:
+    copy(to, place, source, first, count)
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.float32, np.float64])
+@pytest.mark.parametrize("count", [0, 1, 7, 40])
+def test_numbers_are_counted_through_all_axes(dtype: Any, count: int) -> None:
+    source, to = np.arange(60).reshape(3, 4, 5).astype(dtype), np.full((10, 6), -1, dtype)
+    expected = to.copy()
+    expected.reshape(-1)[11 : 11 + count] = source.reshape(-1)[13 : 13 + count]
+    _copy(to, 11, source, 13, count)
+    np.testing.assert_array_equal(to, expected)
+
+
+@pytest.mark.parametrize("source", [np.zeros((4, 6))[:, ::2], np.zeros((4, 6)).T, np.zeros(24, np.float32)])
+def test_what_has_gaps_or_another_type_is_not_compiled(source: Any) -> None:
+    with pytest.raises(TypingError, match="both must be contiguous and of one type"):
+        _copy(np.zeros(24), 0, source, 0, 1)
