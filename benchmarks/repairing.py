@@ -1,9 +1,10 @@
 """One arm of a repair with another recipe: natural rate, return and worst-off agent as training goes on.
 
     python -m benchmarks.repairing --policy policies/lbf-qmix --weight 1 [--steps 100000] [--seed 0] [--share 0.3]
-        [UPDATES=4 SLOWING=1 RELEARNED=40 BATCH=32] [lr=0.0005 …]
+        [UPDATES=4 SLOWING=1 RELEARNED=40 BATCH=32] [lr=0.0005 hidden_dim=256 …]
 
-Names in capitals are those of host/trainer.py, the others settings of the host's learner. A weight of 0 is the control.
+Names in capitals are those of host/trainer.py, the others settings of the learner, as `fairtest repair --learner` takes
+them. A weight of 0 is the control.
 Trials while building, from the same starts each time, not verdicts: `fairtest repair` judges.
 """
 
@@ -30,7 +31,6 @@ from epymarl_fairtest.repair.contract import Lesson
 from epymarl_fairtest.repair.search import Search, searched, starts_of
 from epymarl_fairtest.repair.welfare import WELFARES, Shaping
 from epymarl_fairtest.strategies import configure
-from epymarl_fairtest.team.checkpoint import load_record, load_weights, save_policy
 from epymarl_fairtest.team.saved import saved_team
 
 
@@ -107,9 +107,6 @@ def train(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> N
     settings = replace(configure({}), progress=False, seed=0)
     searched(Search("before", folder / "search", given.policy, settings, folder))
     starts = starts_of(folder / "search" / "failures.npz", saved_team(given.policy, "env").task.restorable)
-    record = load_record(given.policy)
-    record = replace(record, learner={**record.learner, **changes})
-    save_policy(folder / "team", record, load_weights(given.policy / "agent.th"))
     watch = Watch(given.policy, settings, given.executions)
     shaping = None
     if given.weight:
@@ -118,8 +115,8 @@ def train(given: argparse.Namespace, folder: Path, changes: dict[str, Any]) -> N
     print(f"{'before':>27}  unfair {watch.before.unfair / watch.before.executions:.2%}")
     trainer.Learning = watched(watch, given.every)  # type: ignore[misc]
     watch.spent = 0.0
-    lesson = Lesson(folder / "team", given.steps, given.seed, shaping, starts, given.share)
-    trainer.HostTrainer().train(lesson, folder / "out")
+    lesson = Lesson(given.policy, given.steps, given.seed, shaping, starts, given.share)
+    trainer.HostTrainer(learner=changes).train(lesson, folder / "out")
 
 
 if __name__ == "__main__":

@@ -797,7 +797,8 @@ def unpacked_scenes(text: str) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("name", ["spread", "foraging"])
 def test_every_failure_of_the_table_is_in_the_page(name: str, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bodies are within a hundredth of where they were, and agents received what they did."""
-    monkeypatch.setattr(packed, "BLOCK", 7)
+    for module in (packed, replays):
+        monkeypatch.setattr(module, "BLOCK", 7)
     path, record = runs(name), read_run(runs(name))
     task = task_of(path, record.manifest, load_failures(path / "failures.npz"))
     found = replays_of(record, task)
@@ -820,7 +821,8 @@ def test_every_failure_of_the_table_is_in_the_page(name: str, runs: Runs, monkey
 
 def test_a_full_page_keeps_the_lowest_failures_and_then_films(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     record = read_run(runs("spread"))
-    monkeypatch.setattr(packed, "BLOCK", 7)
+    for module in (packed, replays):
+        monkeypatch.setattr(module, "BLOCK", 7)
     whole = replays_of(record)
     assert all(one.film for one in whole.all)
     monkeypatch.setattr(replays, "ROOM", sum(map(len, whole.packed)) + len(whole.worst[0].film or b"") * 4 // 3 + 1)
