@@ -291,7 +291,7 @@ def test_a_given_setting_of_the_learner_counts_and_is_told_and_kept(tmp_path: Pa
         ({"use_rnn": True}, "--learner use_rnn: no setting"),
         ({"hidden_dim": 24}, "--learner hidden_dim=24 is not allowed; .* have 16 hidden units .* a multiple .* 4096"),
         ({"hidden_dim": 8}, "--learner hidden_dim=8 is not allowed"),
-        ({"hidden_dim": 32.5}, "--learner hidden_dim=32.5 is not allowed"),
+        ({"hidden_dim": 32.0}, "--learner hidden_dim=32.0 is not allowed"),
         ({"hidden_dim": 10**6}, "--learner hidden_dim=1000000 is not allowed"),
         ({"lr": "fast"}, r"--learner lr=fast is not allowed; it is [\d.]+ now"),
         ({"double_q": 2}, "--learner double_q=2 is not allowed; it is True now"),

@@ -231,7 +231,8 @@ class HostTrainer:
             ) from error
         for name, value in self.learner.items():
             setattr(args, name, changed(args, name, value, fixed.keys() - {"hidden_dim"}))
-        if args.hidden_dim not in range(record.hidden_dim, max(record.hidden_dim, WIDEST) + 1, record.hidden_dim):
+        widths = range(record.hidden_dim, max(record.hidden_dim, WIDEST) + 1, record.hidden_dim)
+        if not isinstance(args.hidden_dim, int) or args.hidden_dim not in widths:
             raise FairTestError(
                 f"--learner hidden_dim={args.hidden_dim} is not allowed; the team's networks have {record.hidden_dim}"
                 f" hidden units and can be given a multiple of that, up to {WIDEST}."
