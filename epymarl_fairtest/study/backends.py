@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -100,6 +101,8 @@ def _parallel(work: Work[Item], waiting: Mapping[int, Item], jobs: int, taken: l
             taken.append(number)
             yield delayed(_numbered)(work, number, item)
 
+    # It has replaced a worker that had grown large, and its job is done all the same.
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
     pool = Parallel(n_jobs=jobs, backend="loky", pre_dispatch="n_jobs", batch_size=1, return_as="generator_unordered")
     yield from pool(tasks())
 
