@@ -16,9 +16,8 @@ def widened(agent: torch.nn.Module, weights: Mapping[str, Tensor], hidden: int, 
     Every copy has its share of what the unit said. How they differ is drawn from torch's generator and adds up to
     nothing, so that it cancels out while all of them are active.
     """
-    return {
-        name: _copied(weights[name], wide.shape, hidden, copies) for name, wide in agent.state_dict().items()
-    }  # fmt: skip
+    shapes = {name: wide.shape for name, wide in agent.state_dict().items()}
+    return {name: _copied(weights[name], shape, hidden, copies) for name, shape in shapes.items()}
 
 
 def _copied(narrow: Tensor, shape: torch.Size, hidden: int, copies: int) -> Tensor:
