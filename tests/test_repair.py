@@ -249,7 +249,7 @@ def test_the_table_of_repairs_grows_by_seeds(tmp_path: Path, fake: pytest.Monkey
     assert [float(row["rate"]) for row in rows[3:]] == [entry["rate"] for entry in document["repaired"]]
     (line,) = [line for line in tool.table(rows).splitlines() if line.startswith("| lbf-iql")]
     assert line.split(" | ")[1:6] == [f"{document['steps']:,}", "1, 2", "30%", "lr=0.01", "2"]
-    (line,) = [line for line in tool.brief(tool.table(rows)).splitlines() if line.startswith("| lbf-iql")]
+    (line,) = [line for line in tool.table(rows, tool.BRIEFLY).splitlines() if line.startswith("| lbf-iql")]
     assert line.split(" | ")[1:3] == [f"{document['steps']:,}", "2"]
     fake.setattr(tool, "FIGURE", tmp_path / "repairs.png")
     tool.draw(rows)

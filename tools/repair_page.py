@@ -21,6 +21,7 @@ from statistics import mean
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from epymarl_fairtest.repair.defaults import MAX_LOSS
 from epymarl_fairtest.repair.document import read_repair
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -92,7 +93,7 @@ def take(folders: list[Path]) -> None:
     write(DATA, COLUMNS, (rows[place] for place in sorted(rows)))
 
 
-def table(rows: list[Row]) -> str:
+def table(rows: list[Row], columns: Sequence[str] = HEAD) -> str:
     """A line per team and recipe; means over its seeds, with the lowest and the highest."""
     lines: list[tuple[str, ...]] = [HEAD]
     for recipe in dict.fromkeys(recipe_of(row) for row in sorted(rows, key=key)):
@@ -102,28 +103,23 @@ def table(rows: list[Row]) -> str:
                 arms[row["arm"]].append(row)
         (before,) = arms.pop("before")
         lines.append(line(before, **arms))
-    return drawn(lines)
-
-
-def brief(whole: str) -> str:
-    """The same with the columns of BRIEFLY."""
-    lines = [line.strip("| ").split(" | ") for line in whole.splitlines()]
-    places = [lines[0].index(name) for name in BRIEFLY]
-    return drawn([tuple(line[place] for place in places) for line in (lines[0], *lines[2:])])
+    places = [HEAD.index(name) for name in columns]
+    return joined([tuple(cells[place] for place in places) for cells in lines])
 
 
 def draw(rows: list[Row]) -> None:
     """Every repair of every team, for docs/results.md."""
+    from epymarl_fairtest.report.compare_figure import drawn
     from epymarl_fairtest.report.repair import teams_figure
 
     known = [row | {name: float(row[name]) for name in ("rate", "return")} for row in sorted(rows, key=key)]
     teams: dict[str, list[Row]] = {}
     for row in known:
         teams.setdefault(row["team"], []).append(row)
-    teams_figure(teams).savefig(FIGURE, dpi=110, metadata={"Software": None})
+    FIGURE.write_bytes(drawn(teams_figure(teams, MAX_LOSS), "png"))
 
 
-def drawn(lines: Sequence[tuple[str, ...]]) -> str:
+def joined(lines: Sequence[tuple[str, ...]]) -> str:
     return "".join("| " + " | ".join(cells) + " |\n" for cells in (lines[0], ("---",) * len(lines[0]), *lines[1:]))
 
 
@@ -143,7 +139,7 @@ def testers_table(rows: list[Row]) -> str:
             for arm in ("control", "repaired")
         )
         lines.append((team, method, *cells))
-    return drawn(lines)
+    return joined(lines)
 
 
 def line(before: Row, control: list[Row], repaired: list[Row]) -> tuple[str, ...]:
@@ -198,8 +194,8 @@ def main() -> int:
     if args.draw:
         draw(read(DATA))
         return 0
-    made = {"repair": table(read(DATA)), "testers": testers_table(read(TESTERS))}
-    made["repaired"] = brief(made["repair"])
+    rows = read(DATA)
+    made = {"repair": table(rows), "testers": testers_table(read(TESTERS)), "repaired": table(rows, BRIEFLY)}
     print(*made.values(), sep="\n", end="")
     same = True
     for page in PAGES:

@@ -19,7 +19,13 @@ from epymarl_fairtest.report.svg import ACCENT, GRID, INK, QUIET, element_of
 
 Data = Mapping[str, Any]
 CONTROL = "#E69F00"
-LOSS = 0.02  # of the return before: the dotted line where teams with different losses stand side by side
+MARKERS = {
+    "control": ("s", CONTROL, CONTROL, 5),
+    "repaired or levelled down": ("o", HIGHLIGHT, HIGHLIGHT, 5),
+    "not repaired": ("o", HIGHLIGHT, "none", 5),
+    "before": ("D", DARK, DARK, 7),
+}
+"""Of teams side by side, the last on top: marker, its colour, what it is filled with, and its size."""
 
 
 def trade_off_figure(document: Data) -> Figure:
@@ -64,39 +70,35 @@ def draw(axes: Axes, document: Data, colours: tuple[str, str, str]) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: as_given(rate)))
 
 
-def teams_figure(teams: Mapping[str, Sequence[Data]]) -> Figure:
+def teams_figure(teams: Mapping[str, Sequence[Data]], loss: float) -> Figure:
     """Repairs of several teams, a panel each: rows with `arm` (before, control, repaired), `rate`, `return` and, of
-    those repaired, `verdict`; the recipes of a team share its panel."""
+    those repaired, `verdict`; the recipes of a team share its panel. A line shows where so much return is lost."""
     figure = Figure(figsize=(9.6, 5.6), layout="constrained")
     panels = figure.subplots(2, -(-len(teams) // 2), squeeze=False).T.flat
     for axes, (team, rows) in zip(panels, teams.items(), strict=False):
-        before = next(row for row in rows if row["arm"] == "before")
-        for row in rows:
-            ordinary = row["arm"] == "control"
-            if row["arm"] != "before":
-                missed = not ordinary and row["verdict"] == "not repaired"
-                axes.plot(row["return"], row["rate"], "s" if ordinary else "o", markersize=5,
-                          color=CONTROL if ordinary else HIGHLIGHT,
-                          markerfacecolor="none" if missed else None)  # fmt: skip
-        axes.plot(before["return"], before["rate"], "D", color=DARK, markersize=7)
-        axes.axvline(before["return"] - LOSS * abs(before["return"]), color=DARK, linewidth=0.9, linestyle=":")
+        for kind, (marker, colour, filled, size) in MARKERS.items():
+            some = [row for row in rows if _kind(row) == kind]
+            axes.plot([row["return"] for row in some], [row["rate"] for row in some], marker, color=colour,
+                      markerfacecolor=filled, markersize=size, label=kind)  # fmt: skip
+        before = next(row["return"] for row in rows if row["arm"] == "before")
+        axes.axvline(before - loss * abs(before), color=DARK, linewidth=0.9, linestyle=":")
         axes.margins(0.08)
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: as_given(rate)))
         axes.xaxis.set_major_locator(MaxNLocator(4))
         axes.set_title(team, fontsize=10, color=DARK, loc="left", fontweight="bold")
         plain_axes(axes, "both")
-    for marker, colour, face, name in (
-        ("D", DARK, DARK, "before"),
-        ("s", CONTROL, CONTROL, "control"),
-        ("o", HIGHLIGHT, HIGHLIGHT, "repaired or levelled down"),
-        ("o", HIGHLIGHT, "none", "not repaired"),
-    ):
-        figure.axes[0].plot([], [], marker, color=colour, markerfacecolor=face, label=name)
-    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
-    figure.supxlabel(f"return of the team (dotted: {as_given(LOSS)} less than before)", **STYLE)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(MARKERS), frameon=False, fontsize=9)
+    figure.supxlabel(f"return of the team (dotted: {as_given(loss)} less than before)", **STYLE)
     figure.supylabel("natural rate", **STYLE)
     return figure
+
+
+def _kind(row: Data) -> str:
+    if row["arm"] != "repaired":
+        return str(row["arm"])
+    return "not repaired" if row["verdict"] == "not repaired" else "repaired or levelled down"
 
 
 def page_of(document: Data, rows: list[tuple[str, ...]]) -> str:
