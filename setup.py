@@ -54,6 +54,7 @@ setup(
         "lbforaging>=2.0,<3",
         "tqdm>=4.60,<5",
         "numba>=0.60,<1",
+        "llvmlite>=0.43,<1",  # numba brings it
         "scipy>=1.11,<2",
         "scikit-learn>=1.4,<2",
         "threadpoolctl>=3.1,<4",  # scikit-learn brings it

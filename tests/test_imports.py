@@ -69,7 +69,9 @@ LIBRARIES = {  # library -> the folders and modules that may import it
         "tasks/spread",
         "tasks/tag",
         "team/gates",
+        "team/products",
     },
+    "llvmlite": {"team/products"},
     "sklearn": {
         "predictor/forest",
         "strategies/mdpfuzz/freshness",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,6 +19,10 @@ from torch.nn.functional import linear, pad
 
 from epymarl_fairtest.team.contract import CHUNK
 
+if TYPE_CHECKING:  # numba takes a while, and a network may do without
+    from epymarl_fairtest.team.products import Into
+
+Call = Callable[[], object]
 Q = NDArray[np.float32]
 STEADY = 16  # outputs
 NOTHING = torch.empty(CHUNK, 1, 0)
@@ -35,10 +40,12 @@ class Agent:
     """The hosts' agent: linear, then GRU cell or linear, then linear; parameters named as they save them."""
 
     def __init__(self, weights: Mapping[str, Tensor], recurrent: bool) -> None:
-        self._first, self._last = Layer(weights, "fc1"), Layer(weights, "fc2")
+        self._first = Layer(weights["fc1.weight"], weights["fc1.bias"])
+        self._last = Layer(weights["fc2.weight"], weights["fc2.bias"])
+        self._middle = None if recurrent else Layer(weights["rnn.weight"], weights["rnn.bias"])
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         self._gru = [weights[f"rnn.{name}"] for name in names] if recurrent else []
-        self._middle = None if recurrent else Layer(weights, "rnn")
+        self._gates = [Layer(weight, bias) for weight, bias in zip(self._gru[:2], self._gru[2:], strict=True)]
 
     def __call__(self, inputs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         x = self._first(inputs).relu_()
@@ -50,25 +57,16 @@ class Agent:
         """Of a layer, whether or not it is remembered."""
         return self._first.outputs
 
-    def into(self, inputs: Tensor, hidden: Tensor, between: Between, scores: Tensor) -> None:
-        """The same, bit for bit, written into tensors that are there: `scores`, and the memory over `hidden`."""
-        x = self._first.into(inputs, between.first, rectified=True)
-        if self._middle is None:
-            self._last.into(self._gates(x, hidden, between), scores)
-        else:
-            self._last.into(self._middle.into(x, between.second, rectified=True), scores)
-
-    def _gates(self, x: Tensor, hidden: Tensor, between: Between) -> Tensor:
-        """torch.gru_cell operation by operation, but for what is compiled where torch agrees with it."""
-        w_x, w_h, b_x, b_h = self._gru
-        torch.addmm(b_x, x, w_x.t(), out=between.gates_x)
-        torch.addmm(b_h, hidden, w_h.t(), out=between.gates_h)
-        if between.compiled is not None:
-            return between.compiled.close(hidden)
-        (reset_x, update_x, new_x), (reset_h, update_h, new_h) = between.parts
-        reset, update = reset_h.add_(reset_x).sigmoid_(), update_h.add_(update_x).sigmoid_()
-        new = torch.add(new_x, new_h.mul_(reset), out=between.second).tanh_()
-        return hidden.sub_(new).mul_(update).add_(new)
+    def calls(self, inputs: Tensor, hidden: Tensor, between: Between, scores: Tensor) -> list[Call]:
+        """What gives the same, bit for bit, when it is called in this order, written into tensors that are there:
+        `scores`, and the memory over `hidden`."""
+        first = self._first.call(inputs, between.first, rectified=True)
+        if self._middle is not None:
+            middle = self._middle.call(between.first, between.second, rectified=True)
+            return [first, middle, self._last.call(between.second, scores)]
+        of_input, of_memory = self._gates
+        products = [of_input.call(between.first, between.gates_x), of_memory.call(hidden, between.gates_h)]
+        return [first, *products, partial(between.close, hidden), self._last.call(hidden, scores)]
 
 
 class Between:
@@ -80,8 +78,15 @@ class Between:
             from epymarl_fairtest.team.gates import Gates, agrees  # numba takes a while, and a network may do without
 
             self.gates_x, self.gates_h = torch.empty(rows, 3 * size), torch.empty(rows, 3 * size)
-            self.parts = self.gates_x.chunk(3, 1), self.gates_h.chunk(3, 1)
-            self.compiled = Gates(self.gates_x, self.gates_h) if agrees() else None
+            self._parts = self.gates_x.chunk(3, 1), self.gates_h.chunk(3, 1)
+            self.close = Gates(self.gates_x, self.gates_h).close if agrees() else self._close
+
+    def _close(self, hidden: Tensor) -> Tensor:
+        """torch.gru_cell after its products, operation by operation: the new memory over `hidden`."""
+        (reset_x, update_x, new_x), (reset_h, update_h, new_h) = self._parts
+        reset, update = reset_h.add_(reset_x).sigmoid_(), update_h.add_(update_x).sigmoid_()
+        new = torch.add(new_x, new_h.mul_(reset), out=self.second).tanh_()
+        return hidden.sub_(new).mul_(update).add_(new)
 
 
 class Layer:
@@ -91,25 +96,37 @@ class Layer:
     layer gets outputs that are thrown away.
     """
 
-    def __init__(self, weights: Mapping[str, Tensor], name: str) -> None:
-        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
         self.outputs, inputs = weight.shape
         missing = STEADY - self.outputs
         self._padded = missing > 0 and inputs % 4 != 0
         self._weight = pad(weight, (0, 0, 0, missing)) if self._padded else weight
         self._bias = pad(bias, (0, missing)) if self._padded else bias
         self._turned = self._weight.t()
+        self._products: dict[int, Into | None] = {}
 
     def __call__(self, x: Tensor) -> Tensor:
         y = linear(x, self._weight, self._bias)
         return y[:, : self.outputs].contiguous() if self._padded else y
 
-    def into(self, x: Tensor, out: Tensor, rectified: bool = False) -> Tensor:
-        """The same, or its relu, written into a tensor that is there."""
+    def call(self, x: Tensor, out: Tensor, rectified: bool = False) -> Call:
+        """What writes the same, or its relu, into a tensor that is there: compiled, where torch has the same bits."""
         if self._padded:
-            out.copy_(self(x))
-            return out.relu_() if rectified else out
-        return (ADDMM_RELU if rectified else torch.addmm)(self._bias, x, self._turned, out=out)
+            return partial(self._copy, x, out, rectified)
+        compiled = self._compiled(len(x))
+        if compiled is not None:
+            return compiled(x, out, rectified)
+        return partial(ADDMM_RELU if rectified else torch.addmm, self._bias, x, self._turned, out=out)
+
+    def _copy(self, x: Tensor, out: Tensor, rectified: bool) -> Tensor:
+        return out.copy_(self(x).relu_() if rectified else self(x))
+
+    def _compiled(self, rows: int) -> Into | None:
+        from epymarl_fairtest.team.products import product  # as above
+
+        if rows not in self._products:
+            self._products[rows] = product(self._weight, self._bias, rows)
+        return self._products[rows]
 
 
 class ChunkedPolicy:
@@ -232,10 +249,10 @@ class Seats:
             size, remembers = CHUNK * policy.n_agents, policy.hidden_size > 0
             between = Between(size, agent.hidden_size, remembers)
             parts = (part.flatten(0, 1).split(size) for part in (inputs, memory, scores))
-            self._chunks = [(x, h, between, out) for x, h, out in zip(*parts, strict=True)]
+            self._calls = [call for x, h, out in zip(*parts, strict=True) for call in agent.calls(x, h, between, out)]
             front = policy.obs_size, policy.obs_size + policy.n_actions
             self._told = inputs[:count, :, slice(*front)] if policy.reads_last else None
-        self._agent, self._actions = agent, policy.n_actions
+        self._actions = policy.n_actions
         self.inputs: Q = inputs.numpy()[:count]
         self.hidden: Q = memory.numpy()[:count]
         self._scores: Q = scores.numpy()[:count]
@@ -245,6 +262,6 @@ class Seats:
         with torch.inference_mode():
             if self._told is not None:
                 self._told.copy_(one_hot(torch.from_numpy(last), self._actions))
-            for chunk in self._chunks:
-                self._agent.into(*chunk)
+            for call in self._calls:
+                call()
         return self._scores
