@@ -36,9 +36,9 @@ def exponents(sizes: list[int], values: list[float]) -> tuple[float, float]:
 
 
 def told(rows: list[dict[str, Any]], size: str, columns: list[str], most: float) -> bool:
-    """Print how each column grows; whether none grows faster than it may."""
+    """Print how each column grows, which takes two sizes; whether none grows faster than it may."""
     holds = True
-    for name in columns:
+    for name in columns if len(rows) > 1 else []:
         whole, last = exponents([row[size] for row in rows], [max(row[name], 0.01) for row in rows])
         holds &= max(whole, last) <= most + NOISE
         print(f"{'':<10}{name}: {size}^{whole:.2f} ({last:.2f})", flush=True)
@@ -78,8 +78,7 @@ def main() -> int:
             print(
                 f"spread    {agents:>3} agents {rows[-1]['CPU s']:>7.1f} CPU s {rows[-1]['MiB']:>6.0f} MiB", flush=True
             )
-        if len(rows) > 1:
-            holds &= told(rows, "agents", ["CPU s", "MiB", "page KiB"], 2)
+        holds &= told(rows, "agents", ["CPU s", "MiB", "page KiB"], 2)
     return int(not holds)
 
 

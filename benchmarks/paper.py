@@ -22,10 +22,12 @@ from typing import Any
 import torch
 
 from benchmarks.engine import AGENTS, TASKS, per_cpu_second
-from benchmarks.run import FLOOR, as_a_user, child
+from benchmarks.run import FLOOR, as_a_user, child, judged
 from benchmarks.stock import KEYS
 from epymarl_fairtest.host.build import build_training, configuration, load_host
 from epymarl_fairtest.team.checkpoint import load_record, record_of_training, save_policy
+
+BARS = {("spread", "mlp64"): 6, ("tag", "mlp64"): 15, ("tag", "gru128"): 30, ("foraging", "mlp64"): 10}  # CPU seconds
 
 
 def runner_speed(task: str, agent: str) -> float:
@@ -129,9 +131,11 @@ def show(row: dict[str, Any]) -> str:
     parts = sorted(row["phases"].items(), key=lambda item: -item[1])
     shown = ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts if seconds >= 0.05)
     rest = row["cpu_seconds"] - sum(row["phases"].values())
+    bar = judged(row["cpu_seconds"], BARS.get((row["task"], row["agent"])))
     return (
-        f"{row['task']:<10}{row['agent']:<8}{row['cpu_seconds']:>6.1f} CPU s, {row['cpu_seconds'] / row['floor']:.1f}"
-        f" times the floor of {row['floor']:.2f}; {row['unexplained']:.1f} without the explanation;"
+        f"{row['task']:<10}{row['agent']:<8}{row['cpu_seconds']:>6.1f} CPU s{bar},"
+        f" {row['cpu_seconds'] / row['floor']:.1f} times the floor of {row['floor']:.2f};"
+        f" {row['unexplained']:.1f} without the explanation;"
         f" {row['memory_mib']:.0f} MiB, {row['episodes']} episodes, EpisodeRunner {row['ratio']:.0f}x\n"
         f"{'':<10}imports and page {rest:.2f}, {shown}"
     )

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+BARS = {"warm": 5, "warm, explained": 7, "cold": 10}  # CPU seconds, of a team in spread
 TEAMS = [ROOT / "policies" / name for name in ("mpe-qmix", "pp-qmix", "lbf-qmix")]
 RUN = """
 import builtins, importlib, json, sys, time
@@ -105,10 +106,16 @@ def show(row: dict[str, Any]) -> str:
     parts = sorted(row["phases"].items(), key=lambda item: -item[1])
     shown = ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts if seconds >= 0.05)
     rest = row["total"] - row["search"]
+    bar = BARS[row["case"]] if row["policy"].startswith("mpe") else None
     return (
-        f"{row['policy']:<10}{row['case']:<16}{row['total']:>6.1f} CPU s, {row['ratio']:.1f} times the floor of"
-        f" {row['floor']:.2f}; all imports {row['imports']:.2f}\n{'':<10}before the search and page {rest:.2f}, {shown}"
+        f"{row['policy']:<10}{row['case']:<16}{row['total']:>6.1f} CPU s{judged(row['total'], bar)},"
+        f" {row['ratio']:.1f} times the floor of {row['floor']:.2f}; all imports {row['imports']:.2f}\n"
+        f"{'':<10}before the search and page {rest:.2f}, {shown}"
     )
+
+
+def judged(seconds: float, bar: float | None) -> str:
+    return "" if bar is None else f" (bar {bar}: {'met' if seconds <= bar else 'missed'})"
 
 
 def main() -> None:
