@@ -56,7 +56,9 @@ def moved(at: Array, force: Array, bodies: int, places: int, size: Array) -> Arr
         block = np.ascontiguousarray(after[:, first : first + BLOCK])
         thrust = np.ascontiguousarray(force[:, first : first + BLOCK])
         fast, collides = np.full(bodies, np.inf), np.ones(bodies + places, np.bool_)
-        move(block, thrust, known(bodies), known(places), fast, collides, size)
+        _, _, _, reach, near, within, *_ = physics.Room(known(bodies), known(places)).arrays
+        sizes = known(bodies), known(places)
+        move(block, block.view(np.int64), thrust, reach, near, within, *sizes, fast, collides, size)
         after[:, first : first + BLOCK] = block
     return after
 
@@ -84,5 +86,5 @@ def test_bodies_that_move_on_both_axes_are_hardly_ever_in_reach() -> None:
     at, _ = worlds(4, 2)
     at[2:16:4], at[3:16:4] = 0.3, 1e-4
     reach = np.empty((4, BLOCK))
-    physics._reach(np.ascontiguousarray(at[:, :BLOCK]), known(4), known(2), reach)
+    physics._reach(np.ascontiguousarray(at[:, :BLOCK]).view(np.int64), known(4), known(2), reach)
     assert (reach < 0.3).all()

@@ -23,8 +23,9 @@ def record(
     numbers: Sizes,
 ) -> int:  # fmt: skip
     """Write a step of the rows that are left to where it belongs (the first six), make the next step the current one,
-    and say how many rows are left. The sizes of what is written come last."""
-    running, width = 0, inputs.shape[2]
+    and say how many rows are left. The sizes of what is written come last; what was seen may have no room (`seen` is
+    empty then, and the rest is compiled only once)."""
+    running, width, kept = 0, inputs.shape[2], seen.shape[3] > 0
     team, sight, scored, size = len(agents), len(sights), len(agents) * len(choices), len(numbers)
     for row in range(len(rows)):
         if left[row]:
@@ -32,7 +33,7 @@ def record(
             copy(last, row * team, actions, row * team, team)
             copy(done, to * team, actions, row * team, team)
             copy(received, to * team, rewards, row * team, team)
-            for agent in range(team):
+            for agent in range(team if kept else 0):
                 copy(seen, (to * team + agent) * sight, inputs, (row * team + agent) * width, sight)
             copy(scores, to * scored, q, row * scored, scored)
             copy(course, (to + rows[row] + 1) * size, states, row * size, size)  # one step more than of the others

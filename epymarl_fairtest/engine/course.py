@@ -77,7 +77,8 @@ class Course:
         episodes.length[self._rows] = self._step
         self._leave_out(self._step < limit)
         kept = (episodes.obs, episodes.q, episodes.states, episodes.actions, episodes.rewards, episodes.length)
-        sizes = tuple(known(size) for size in (*episodes.obs.shape[2:], episodes.q.shape[3], episodes.states.shape[2]))
+        counts = (policy.n_agents, policy.obs_size, episodes.q.shape[3], episodes.states.shape[2])
+        sizes = tuple(known(count) for count in counts)
         running = len(self._rows)
         while running:
             rows, step, left, states = self._rows, self._step, self._left, self._states

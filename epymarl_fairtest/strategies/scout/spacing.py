@@ -45,7 +45,6 @@ def compared_with_none(places: Places, known: Distances) -> Starts:
     return Starts(places, centres, np.full(count, np.inf), right - 1, right, np.zeros(count, np.int64))
 
 
-@njit(cache=True, nogil=True)
 def take_apart(
     starts: Starts, known: Places, line: Distances, kind: Rows, quota: Rows, distance: float, taken: Rows, count: int,
     wanted: int,
@@ -55,53 +54,67 @@ def take_apart(
     `taken` holds `count` rows, and more afterwards, until `wanted` in all, at most `quota` of each kind.
     """
     held = np.zeros(len(kind), np.bool_)
-    for row in taken[:count]:
-        held[row] = True
+    held[taken[:count]] = True
+    done: int = _take_apart(*starts, known, line, kind, quota, held, distance, taken, count, wanted)
+    return done
+
+
+@njit(cache=True, nogil=True)
+def _take_apart(
+    places: Places, centres: Distances, near: Distances, left: Rows, right: Rows, compared: Rows, known: Places,
+    line: Distances, kind: Rows, quota: Rows, held: NDArray[np.bool_], distance: float, taken: Rows, count: int,
+    wanted: int,
+) -> int:  # fmt: skip
     for row in range(len(kind)):
         if count >= wanted:
             break
         if held[row] or quota[kind[row]] <= 0:
             continue
-        _compare_with_known(starts, row, known, line, distance)
-        _compare_with_taken(starts, row, taken[:count], distance)
-        if starts.near[row] >= distance:
+        _compare_with_known(places, centres, near, left, right, row, known, line, distance)
+        _compare_with_taken(places, centres, near, compared, row, taken, count, distance)
+        if near[row] >= distance:
             taken[count] = row
             count += 1
             quota[kind[row]] -= 1
     return count
 
 
-@njit(cache=True, nogil=True)
-def _compare_with_known(starts: Starts, row: int, known: Places, line: Distances, distance: float) -> None:
+@njit(cache=True, nogil=True, inline="always")
+def _compare_with_known(
+    places: Places, centres: Distances, near: Distances, left: Rows, right: Rows, row: int, known: Places,
+    line: Distances, distance: float,
+) -> None:  # fmt: skip
     """Outwards from where the start stands on the line, until one is nearer than `distance` or all others are not."""
-    x, y = starts.centres[row, 0], starts.centres[row, 1]
-    left, right, near = starts.left[row], starts.right[row], starts.near[row]
-    while near >= distance:
-        to_right = line[right, 0] - x if right < len(line) else np.inf
-        to_left = x - line[left, 0] if left >= 0 else np.inf
-        if min(to_right, to_left) >= distance:
+    x, y = centres[row, 0], centres[row, 1]
+    while near[row] >= distance:
+        to_right = line[right[row], 0] - x if right[row] < len(line) else np.inf
+        to_left = x - line[left[row], 0] if left[row] >= 0 else np.inf
+        if to_right >= distance and to_left >= distance:
             break
         if to_right < to_left:
-            other = right
-            right += 1
+            other = right[row]
+            right[row] += 1
         else:
-            other = left
-            left -= 1
+            other = left[row]
+            left[row] -= 1
         if abs(line[other, 1] - y) < distance:
-            near = min(near, _nearer(starts.places, row, known, other, distance))
-    starts.left[row], starts.right[row], starts.near[row] = left, right, near
+            found = _nearer(places, row, known, other, distance)
+            near[row] = found if found < near[row] else near[row]
 
 
-@njit(cache=True, nogil=True)
-def _compare_with_taken(starts: Starts, row: int, taken: Rows, distance: float) -> None:
+@njit(cache=True, nogil=True, inline="always")
+def _compare_with_taken(
+    places: Places, centres: Distances, near: Distances, compared: Rows, row: int, taken: Rows, count: int,
+    distance: float,
+) -> None:  # fmt: skip
     """In the order in which they were taken, until one is nearer than `distance`."""
-    places, centres, near, number = starts.places, starts.centres, starts.near[row], starts.taken[row]
-    while near >= distance and number < len(taken):
-        other = taken[number]
-        number += 1
-        if abs(centres[row, 0] - centres[other, 0]) < distance and abs(centres[row, 1] - centres[other, 1]) < distance:
-            near = min(near, _nearer(places, row, places, other, distance))
-    starts.taken[row], starts.near[row] = number, near
+    x, y = centres[row, 0], centres[row, 1]
+    while near[row] >= distance and compared[row] < count:
+        other = taken[compared[row]]
+        compared[row] += 1
+        if abs(x - centres[other, 0]) < distance and abs(y - centres[other, 1]) < distance:
+            found = _nearer(places, row, places, other, distance)
+            near[row] = found if found < near[row] else near[row]
 
 
 @njit(cache=True, nogil=True)
@@ -122,7 +135,7 @@ def classes(places: Places, radius: float) -> Rows:
     return label
 
 
-@njit(cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True)
 def _nearer(places: Places, row: int, others: Places, other: int, best: float) -> float:
     """The distance of two starts if it is below `best`, otherwise `best`."""
     bodies = places.shape[1]

@@ -36,7 +36,8 @@ class ForagingTwin:
 
     def reset(self, seeds: NDArray[np.int64], states: Array) -> None:
         _reset(
-            seeds, states, self._rows, self._cols, self._players, self._slots, *self._player_levels,
+            seeds, np.zeros(WORDS, np.uint64), np.zeros(self._players, np.int64), np.zeros(self._slots, np.int64),
+            np.zeros((self._rows, self._cols), np.int64), states, self._players, self._slots, *self._player_levels,
             self._food_levels, self._most_food,
         )  # fmt: skip
 
@@ -48,24 +49,24 @@ class ForagingTwin:
         over: NDArray[np.bool_], steps: NDArray[np.int32],
     ) -> None:  # fmt: skip
         _step(
-            states, running, actions, rewards, over, steps, self._rows, self._cols, self._players, self._slots,
-            self._limit, self._penalty, self._normalised,
+            states, running, actions, rewards, over, steps, np.zeros((3, self._players), np.int64), self._rows,
+            self._cols, self._players, self._slots, self._limit, self._penalty, self._normalised,
         )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def _reset(
-    seeds: NDArray[np.int64], states: Array, rows: int, cols: int, players: int, slots: int,
-    least: Levels, most: Levels, least_food: Levels, most_food: Levels,
+    seeds: NDArray[np.int64], stream: NDArray[np.uint64], order: Levels, food_order: Levels, field: Levels,
+    states: Array, players: int, slots: int, least: Levels, most: Levels, least_food: Levels, most_food: Levels,
 ) -> None:  # fmt: skip
-    stream = np.zeros(WORDS, np.uint64)
-    order, food_order = np.zeros(players, np.int64), np.zeros(slots, np.int64)
-    field = np.zeros((rows, cols), np.int64)
+    rows, cols = field.shape
     zero, one = np.int64(0), np.int64(1)  # literals would be compiled for, each by itself
     for world in range(len(seeds)):
         seed_stream(np.uint64(seeds[world]), stream)
         state = states[world]
-        field[:] = 0
+        for row in range(rows):
+            for col in range(cols):
+                field[row, col] = 0
         # players: levels in a random order, then cells until a free one is drawn
         next_permutation(stream, order)
         for player in range(players):
@@ -94,7 +95,7 @@ def _reset(
         state[-1] = food
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _weakest_three(state: Array, players: int) -> float:
     """The levels of the three weakest players together. (Numba takes a second to compile `np.sort`.)"""
     together = 0.0
@@ -108,7 +109,7 @@ def _weakest_three(state: Array, players: int) -> float:
     return together
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _free(state: Array, row: int, col: int, players: int) -> bool:
     for player in range(players):
         if state[3 * player] == row and state[3 * player + 1] == col:
@@ -116,23 +117,17 @@ def _free(state: Array, row: int, col: int, players: int) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _near_food(field: Levels, row: int, col: int, rows: int, cols: int) -> bool:
     """Food in the eight cells around, or within two steps along the row or the column?"""
-    for r in range(max(row - 1, 0), min(row + 2, rows)):
-        for c in range(max(col - 1, 0), min(col + 2, cols)):
-            if field[r, c] > 0:
+    for r in range(row - 2, row + 3):
+        for c in range(col - 2, col + 3):
+            if 0 <= r < rows and 0 <= c < cols and abs((r - row) * (c - col)) < 2 and field[r, c] > 0:
                 return True
-    for r in range(max(row - 2, 0), min(row + 3, rows)):
-        if field[r, col] > 0:
-            return True
-    for c in range(max(col - 2, 0), min(col + 3, cols)):
-        if field[row, c] > 0:
-            return True
     return False
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _store_food(state: Array, field: Levels, players: int, slots: int) -> None:
     """The food of the field into the state's slots, row by row."""
     slot = 0
@@ -168,7 +163,7 @@ def _observe(states: Array, running: NDArray[np.bool_], seen: NDArray[np.float32
                     at += 3
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _food_at(state: Array, row: Any, col: Any, players: int, slots: int) -> int:
     """The slot of the food in a cell, -1 for none."""
     for slot in range(slots):
@@ -178,7 +173,7 @@ def _food_at(state: Array, row: Any, col: Any, players: int, slots: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _food_beside(state: Array, row: Any, col: Any, players: int, slots: int) -> int:
     """The slot of food next to a cell; the spawn rules leave at most one."""
     for slot in range(slots):
@@ -191,11 +186,11 @@ def _food_beside(state: Array, row: Any, col: Any, players: int, slots: int) -> 
 @njit(cache=True, nogil=True)
 def _step(
     states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array, over: NDArray[np.bool_],
-    steps: NDArray[np.int32], rows: int, cols: int, players: int, slots: int, limit: int, penalty: float,
-    normalised: bool,
+    steps: NDArray[np.int32], wanted: Levels, rows: int, cols: int, players: int, slots: int, limit: int,
+    penalty: float, normalised: bool,
 ) -> None:  # fmt: skip
-    target_row, target_col = np.zeros(players, np.int64), np.zeros(players, np.int64)
-    loads = np.zeros(players, np.int64)  # slot of the food a player loads, -1 for none
+    target_row, target_col = wanted[0], wanted[1]
+    loads = wanted[2]  # slot of the food a player loads, -1 for none
     for world in range(len(states)):
         if not running[world]:
             continue
@@ -251,7 +246,7 @@ def _step(
         over[world] = left == 0 or steps[world] + 1 >= limit
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _close_ranks(state: Array, players: int, slots: int) -> None:
     """Eaten food leaves its slot; the food behind it moves up, as observations show it."""
     kept = 0

@@ -10,126 +10,108 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-# The stream is six words: state (high, low), increment (high, low), a spare 32-bit half and whether it is there.
-WORDS = 6
+# The stream is six words: state (high, low), increment (high, low), a spare 32-bit half and whether it is there. Behind
+# it are four words in which a seed is mixed.
+WORDS, POOL = 10, 6
+Words = NDArray[np.uint64]
 
 _M32 = np.uint64(0xFFFFFFFF)
-_MULTIPLIER_HIGH = np.uint64(0x2360ED051FC65DA4)
-_MULTIPLIER_LOW = np.uint64(0x4385DF649FCCF645)
+_MULTIPLIER_HIGH, _MULTIPLIER_LOW = np.uint64(0x2360ED051FC65DA4), np.uint64(0x4385DF649FCCF645)
+_MIXED, _MIXED_FACTOR = np.uint64(0x43B0D7E5), np.uint64(0x931E8875)
+_GIVEN, _GIVEN_FACTOR = np.uint64(0x8B51F9DD), np.uint64(0x58F38DED)
+_LEFT, _RIGHT = np.uint64(0xCA01F9DD), np.uint64(0x4973F715)
+# Constants by name: numba takes longer to compile a call of np.uint64.
+_0, _1, _11, _16, _32, _58, _63, _64 = (np.uint64(number) for number in (0, 1, 11, 16, 32, 58, 63, 64))
 
 
-@njit(cache=True, nogil=True)
-def _multiply(a: np.uint64, b: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """The 128-bit product of two words, high and low."""
-    mask, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    a1, a0, b1, b0 = a >> half, a & mask, b >> half, b & mask
-    low = a0 * b0
-    middle = a1 * b0 + (low >> half)
-    carry = a0 * b1 + (middle & mask)
-    return a1 * b1 + (middle >> half) + (carry >> half), (carry << half) | (low & mask)
-
-
-@njit(cache=True, nogil=True)
-def _advance(stream: NDArray[np.uint64]) -> None:
-    """state = state * multiplier + increment, modulo 2^128."""
-    high, low = _multiply(stream[1], _MULTIPLIER_LOW)
-    high += stream[1] * _MULTIPLIER_HIGH + stream[0] * _MULTIPLIER_LOW
-    total = low + stream[3]
-    stream[0] = high + stream[2] + np.uint64(total < low)
-    stream[1] = total
-
-
-@njit(cache=True, nogil=True)
-def seed_stream(seed: np.uint64, stream: NDArray[np.uint64]) -> None:
+@njit(cache=True, nogil=True, inline="always")
+def seed_stream(seed: np.uint64, stream: Words) -> None:
     """Fill `stream` with the start that numpy gives to `seed` (below 2^32)."""
-    pool = np.zeros(4, np.uint64)
-    constant = np.uint64(0x43B0D7E5)
+    constant = _MIXED
     for i in range(4):
-        value = (seed if i == 0 else np.uint64(0)) ^ constant
-        constant = (constant * np.uint64(0x931E8875)) & _M32
-        value = (value * constant) & _M32
-        pool[i] = value ^ (value >> np.uint64(16))
+        value = (_0 if i else seed) ^ constant
+        constant = constant * _MIXED_FACTOR & _M32
+        value = value * constant & _M32
+        stream[POOL + i] = value ^ (value >> _16)
     for source in range(4):
         for target in range(4):
             if source != target:
-                value = pool[source] ^ constant
-                constant = (constant * np.uint64(0x931E8875)) & _M32
-                value = (value * constant) & _M32
-                value ^= value >> np.uint64(16)
-                mixed = (np.uint64(0xCA01F9DD) * pool[target] - np.uint64(0x4973F715) * value) & _M32
-                pool[target] = mixed ^ (mixed >> np.uint64(16))
-    words = np.zeros(8, np.uint64)
-    constant = np.uint64(0x8B51F9DD)
+                value = stream[POOL + source] ^ constant
+                constant = constant * _MIXED_FACTOR & _M32
+                value = value * constant & _M32
+                value = (_LEFT * stream[POOL + target] - _RIGHT * (value ^ (value >> _16))) & _M32
+                stream[POOL + target] = value ^ (value >> _16)
+    constant = _GIVEN
     for i in range(8):
-        value = pool[i % 4] ^ constant
-        constant = (constant * np.uint64(0x58F38DED)) & _M32
-        value = (value * constant) & _M32
-        words[i] = value ^ (value >> np.uint64(16))
-    start_high, start_low = words[0] | (words[1] << np.uint64(32)), words[2] | (words[3] << np.uint64(32))
-    sequence_high, sequence_low = words[4] | (words[5] << np.uint64(32)), words[6] | (words[7] << np.uint64(32))
-    stream[2] = (sequence_high << np.uint64(1)) | (sequence_low >> np.uint64(63))
-    stream[3] = (sequence_low << np.uint64(1)) | np.uint64(1)
-    stream[0], stream[1] = np.uint64(0), np.uint64(0)
-    stream[4], stream[5] = np.uint64(0), np.uint64(0)
-    _advance(stream)
-    total = stream[1] + start_low
-    stream[0] += start_high + np.uint64(total < start_low)
-    stream[1] = total
-    _advance(stream)
+        value = stream[POOL + i % 4] ^ constant
+        constant = constant * _GIVEN_FACTOR & _M32
+        value = value * constant & _M32
+        value ^= value >> _16
+        stream[i // 2] = stream[i // 2] | (value << _32) if i % 2 else value
+    high, low = (stream[2] << _1) | (stream[3] >> _63), (stream[3] << _1) | _1
+    total = low + stream[1]
+    stream[0], stream[1] = high + stream[0] + np.uint64(total < low), total
+    stream[2], stream[3], stream[5] = high, low, _0
+    next_word(stream)
 
 
 @njit(cache=True, nogil=True)
-def next_word(stream: NDArray[np.uint64]) -> np.uint64:
-    """64 random bits (XSL-RR)."""
-    _advance(stream)
-    value = stream[0] ^ stream[1]
-    rotation = stream[0] >> np.uint64(58)
-    word: np.uint64 = (value >> rotation) | (value << ((np.uint64(64) - rotation) & np.uint64(63)))
+def next_word(stream: Words) -> np.uint64:
+    """64 random bits (XSL-RR): state = state * multiplier + increment, modulo 2^128."""
+    low = stream[1]
+    a1, a0, b1, b0 = low >> _32, low & _M32, _MULTIPLIER_LOW >> _32, _MULTIPLIER_LOW & _M32
+    least = a0 * b0
+    middle = a1 * b0 + (least >> _32)
+    carry = a0 * b1 + (middle & _M32)
+    product = (carry << _32) | (least & _M32)
+    high = a1 * b1 + (middle >> _32) + (carry >> _32) + low * _MULTIPLIER_HIGH + stream[0] * _MULTIPLIER_LOW + stream[2]
+    low = product + stream[3]
+    high += np.uint64(low < product)
+    stream[0], stream[1] = high, low
+    value, rotation = high ^ low, high >> _58
+    word: np.uint64 = (value >> rotation) | (value << ((_64 - rotation) & _63))
     return word
 
 
-@njit(cache=True, nogil=True)
-def next_double(stream: NDArray[np.uint64]) -> float:
-    return np.float64(next_word(stream) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+@njit(cache=True, nogil=True, inline="always")
+def next_double(stream: Words) -> float:
+    return np.float64(next_word(stream) >> _11) * (1.0 / 9007199254740992.0)
 
 
 @njit(cache=True, nogil=True)
-def _next_half(stream: NDArray[np.uint64]) -> np.uint64:
+def _next_half(stream: Words) -> np.uint64:
     """32 random bits; numpy hands out the low half of a word first and keeps the high one."""
     if stream[5]:
-        stream[5] = np.uint64(0)
+        stream[5] = _0
         kept: np.uint64 = stream[4]
         return kept
     word = next_word(stream)
-    stream[4], stream[5] = word >> np.uint64(32), np.uint64(1)
-    return word & np.uint64(0xFFFFFFFF)
+    stream[4], stream[5] = word >> _32, _1
+    return word & _M32
 
 
 @njit(cache=True, nogil=True)
-def next_integer(stream: NDArray[np.uint64], low: Any, high: Any) -> Any:
+def next_integer(stream: Words, low: Any, high: Any) -> Any:
     """`Generator.integers(low, high)`: Lemire's method on 32 bits. One possible value draws nothing."""
     span = np.uint64(high - low)
-    if span <= np.uint64(1):
+    if span <= _1:
         return low
-    product = _next_half(stream) * span
-    left = product & np.uint64(0xFFFFFFFF)
-    if left < span:
-        threshold = (np.uint64(0x100000000) - span) % span
-        while left < threshold:
-            product = _next_half(stream) * span
-            left = product & np.uint64(0xFFFFFFFF)
-    return low + np.int64(product >> np.uint64(32))
+    while True:
+        product = _next_half(stream) * span
+        left = product & _M32
+        if left >= span or left >= (np.uint64(0x100000000) - span) % span:
+            return low + np.int64(product >> _32)
 
 
 @njit(cache=True, nogil=True)
-def next_permutation(stream: NDArray[np.uint64], order: NDArray[np.int64]) -> None:
+def next_permutation(stream: Words, order: NDArray[np.int64]) -> None:
     """`Generator.permutation(len(order))`: shuffling draws by masking and rejecting, unlike `integers`."""
     for i in range(len(order)):
         order[i] = i
     for i in range(len(order) - 1, 0, -1):
-        mask = np.uint64(1)
+        mask = _1
         while mask < np.uint64(i):
-            mask = (mask << np.uint64(1)) | np.uint64(1)
+            mask = (mask << _1) | _1
         j = _next_half(stream) & mask
         while j > np.uint64(i):
             j = _next_half(stream) & mask

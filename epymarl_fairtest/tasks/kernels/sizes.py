@@ -1,8 +1,8 @@
 """Numbers that the compiler of a kernel knows, so that it unrolls the loops over them."""
 
-Sizes = tuple[int, ...]
+Sizes = tuple[None, ...]
 """Its length is the number, not what is in it: numba knows the length of a tuple from its type."""
 
 
 def known(number: int) -> Sizes:
-    return (0,) * number
+    return (None,) * number

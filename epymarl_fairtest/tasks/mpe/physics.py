@@ -5,6 +5,7 @@ numpy's order: reordering a sum or fusing a product would change the last bit, a
 """
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -23,41 +24,56 @@ UNDERFLOW = 751.0  # margins between two bodies from which on exp, and so their 
 # Margins from which on a push is lost beside a velocity of 1: the first, and the second for every other body.
 FAINT, FAINT_EACH = 37.0, 39.0
 HUGE = 1e300  # of a square: what is infinite, or no number, is computed as it is
+# Where the thrust of an action points: nowhere, left, right, down, up.
+WAYS = np.array([[0.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
+class Room(threading.local):
+    """Where a thread moves the worlds of a block. A kernel that made these arrays would be compiled for longer."""
+
+    def __init__(self, movers: Sizes, places: Sizes) -> None:
+        bodies, at = len(movers), np.zeros((4 * len(movers) + 2 * len(places), BLOCK))
+        force, reach, paid = np.zeros((2 * bodies, BLOCK)), np.zeros((bodies, BLOCK)), np.zeros(BLOCK)
+        near, within, rows = np.zeros(BLOCK, np.bool_), np.zeros(BLOCK, np.int64), np.zeros(BLOCK, np.int64)
+        self.arrays = at, at.view(np.int64), force, reach, near, within, rows, paid
+
+
 def constants(world: Any) -> tuple[Array, Array, NDArray[np.bool_], Array]:
-    """Thrust, speed limit, whether it collides, and size, of each entity of a real MPE world."""
+    """Thrust by action, speed limit, whether it collides, and size, of each entity of a real MPE world."""
     expected = (DT, DAMPING, CONTACT_FORCE, CONTACT_MARGIN)
     if (world.dt, world.damping, world.contact_force, world.contact_margin) != expected:
         raise ValueError("a particle world with other physics")
     entities = [*world.agents, *world.landmarks]
     if any(agent.u_noise or not agent.movable or agent.mass != 1.0 for agent in world.agents):
         raise ValueError("bodies with noise, weight or chains")
-    thrust = np.array([BODY_SENSITIVITY if a.accel is None else a.accel for a in world.agents], np.float64)
+    strength = np.array([BODY_SENSITIVITY if a.accel is None else a.accel for a in world.agents], np.float64)
+    thrust = strength[:, None, None] * WAYS
     limit = np.array([np.inf if a.max_speed is None else a.max_speed for a in world.agents], np.float64)
     collides = np.array([entity.collide for entity in entities], np.bool_)
     return thrust, limit, collides, np.array([entity.size for entity in entities], np.float64)
 
 
-@njit(cache=True, nogil=True)
 def scatter(seeds: NDArray[np.int64], states: Array, bodies: int, reach: float) -> None:
     """Seeded resets: bodies anywhere in the unit square at rest, landmarks within `reach` of the centre."""
-    stream = np.zeros(WORDS, np.uint64)
-    for row in range(len(seeds)):
-        seed_stream(np.uint64(seeds[row]), stream)
-        state = states[row]
-        for body in range(bodies):
-            state[4 * body] = -1.0 + 2.0 * next_double(stream)
-            state[4 * body + 1] = -1.0 + 2.0 * next_double(stream)
-            state[4 * body + 2] = 0.0
-            state[4 * body + 3] = 0.0
-        for at in range(4 * bodies, states.shape[1]):
-            state[at] = -reach + (reach + reach) * next_double(stream)
+    _scatter(seeds, np.zeros(WORDS, np.uint64), states, bodies, reach)
 
 
 @njit(cache=True, nogil=True)
+def _scatter(seeds: NDArray[np.int64], stream: NDArray[np.uint64], states: Array, bodies: int, reach: float) -> None:
+    for row in range(len(seeds)):
+        seed_stream(np.uint64(seeds[row]), stream)
+        for at in range(states.shape[1]):
+            moves = at < 4 * bodies
+            if moves and at % 4 >= 2:
+                states[row, at] = 0.0
+            else:
+                most = 1.0 if moves else reach
+                states[row, at] = -most + (most + most) * next_double(stream)
+
+
+@njit(cache=True, nogil=True, inline="always")
 def softplus(x: float) -> float:
     """`numpy.logaddexp(0, x)`, branch by branch; below 2^-54 a number is its own log1p."""
     if x < -38.0:
@@ -69,7 +85,7 @@ def softplus(x: float) -> float:
     return x + math.log1p(math.exp(-x))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def gather(
     states: Array, running: NDArray[np.bool_], first: int, rows: Rows, at: Array, movers: Sizes, places: Sizes
 ) -> tuple[int, int]:
@@ -86,7 +102,7 @@ def gather(
     return count, row
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def put_back(at: Array, movers: Sizes, rows: Rows, count: int, states: Array) -> None:
     """The columns back into their rows; landmarks stay where they are."""
     for column in range(count):
@@ -95,27 +111,28 @@ def put_back(at: Array, movers: Sizes, rows: Rows, count: int, states: Array) ->
             state[place] = at[place, column]
 
 
-@njit(cache=True, nogil=True)
-def _reach(at: Array, movers: Sizes, places: Sizes, reach: Array) -> None:
+@njit(cache=True, nogil=True, inline="always")
+def _reach(bits: Rows, movers: Sizes, places: Sizes, reach: Array) -> None:
     """How far beyond touching a body can be pushed (bodies, BLOCK): a push from farther away would not change a bit of
     its velocity, whatever the other pushes are (docs/decisions/068 has the proof). The slower a body is, by its
     exponent, the fainter is what it feels; one that is at rest along an axis feels all that does not underflow."""
-    bits, faint = at.view(np.int64), FAINT + FAINT_EACH * (len(movers) + len(places) - 1)
+    faint = FAINT + FAINT_EACH * (len(movers) + len(places) - 1)
     for body in range(len(movers)):
         for column in range(BLOCK):
             x, y = (bits[4 * body + 2, column] >> 52) & 2047, (bits[4 * body + 3, column] >> 52) & 2047
-            slow = max(1023 - min(x, y), 0)  # halvings from a velocity of 1
-            reach[body, column] = min(faint + 0.6932 * slow, UNDERFLOW) * CONTACT_MARGIN
+            slower = x if x < y else y
+            far = faint + 0.6932 * (1023 - slower if slower < 1023 else 0)  # halvings from a velocity of 1
+            reach[body, column] = (far if far < UNDERFLOW else UNDERFLOW) * CONTACT_MARGIN
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, error_model="numpy", inline="always")
 def move(
-    at: Array, force: Array, movers: Sizes, places: Sizes, limit: Array, collides: NDArray[np.bool_], size: Array
-) -> None:
+    at: Array, bits: Rows, force: Array, reach: Array, near: NDArray[np.bool_], within: Rows, movers: Sizes,
+    places: Sizes, limit: Array, collides: NDArray[np.bool_], size: Array,
+) -> None:  # fmt: skip
     """One step of the worlds in the columns of `at`; `force` (2 * bodies, BLOCK) holds the thrust and is used up."""
-    bodies, reach = len(movers), np.empty((len(movers), BLOCK))
-    near, within = np.empty(BLOCK, np.bool_), np.empty(BLOCK, np.int64)
-    _reach(at, movers, places, reach)
+    bodies = len(movers)
+    _reach(bits, movers, places, reach)
     for a in range(bodies):
         for b in range(a + 1, bodies + len(places)):
             if collides[a] and collides[b]:
@@ -123,7 +140,8 @@ def move(
                 for column in range(BLOCK):
                     dx, dy = at[4 * a, column] - at[other, column], at[4 * a + 1, column] - at[other + 1, column]
                     square = dx * dx + dy * dy
-                    bound = touching + (max(reach[a, column], reach[b, column]) if b < bodies else reach[a, column])
+                    one, two = reach[a, column], reach[b if b < bodies else a, column]
+                    bound = touching + (two if two > one else one)
                     near[column] = not ((square > bound * bound) & (square < HUGE))
                 count = 0
                 for column in range(BLOCK):  # listed without a branch, which the processor would guess wrong
@@ -157,14 +175,7 @@ def move(
             at[4 * body + 3, column] = vy / speed * most if speed > most else vy
 
 
-@njit(cache=True, nogil=True)
-def push(force: Array, body: int, column: int, action: int, thrust: float) -> None:
-    """The thrust of an action: nothing, left, right, down, up."""
-    force[2 * body, column] = thrust * (np.float64(action == 2) - np.float64(action == 1))
-    force[2 * body + 1, column] = thrust * (np.float64(action == 4) - np.float64(action == 3))
-
-
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def look(state: Array, me: int, movers: Sizes, places: Sizes, seen: NDArray[np.float32]) -> None:
     """What body `me` sees: its velocity and position, then landmarks and others from where it is."""
     bodies, landmarks = len(movers), len(places)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.tasks.kernels.sizes import Sizes, known
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe import physics
-from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, gather, look, move, push, put_back
+from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Rows, gather, look, move, put_back
 
 
 class SpreadTwin:
@@ -19,7 +19,7 @@ class SpreadTwin:
     def __init__(self, env: Any) -> None:
         world = wrappers(env)[-1].world
         self._movers, self._places = known(len(world.agents)), known(len(world.landmarks))
-        self._constants = physics.constants(world)
+        self._constants, self._room = physics.constants(world), physics.Room(self._movers, self._places)
 
     def reset(self, seeds: NDArray[np.int64], states: Array) -> None:
         physics.scatter(seeds, states, len(self._movers), 1.0)
@@ -31,7 +31,9 @@ class SpreadTwin:
         self, states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array,
         over: NDArray[np.bool_], steps: NDArray[np.int32],
     ) -> None:  # fmt: skip
-        _step(states, running, actions, rewards, over, self._movers, self._places, *self._constants)
+        _step(
+            states, running, actions, rewards, over, *self._room.arrays, self._movers, self._places, *self._constants
+        )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
@@ -52,26 +54,28 @@ def _observe(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _step(
     states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array, over: NDArray[np.bool_],
+    at: Array, bits: Rows, force: Array, reach: Array, near: NDArray[np.bool_], within: Rows, rows: Rows, paid: Array,
     movers: Sizes, places: Sizes, thrust: Array, limit: Array, collides: NDArray[np.bool_], size: Array,
 ) -> None:  # fmt: skip
     bodies, first = len(movers), 0
-    at, force, nearest = np.zeros((states.shape[1], BLOCK)), np.zeros((2 * bodies, BLOCK)), np.empty(BLOCK)
-    rows = np.zeros(BLOCK, np.int64)
     while first < len(states):
         count, first = gather(states, running, first, rows, at, movers, places)
         for column in range(count):
-            over[rows[column]] = False
+            row = rows[column]
+            over[row] = False
             for body in range(bodies):
-                push(force, body, column, actions[rows[column], body], thrust[body])
-        move(at, force, movers, places, limit, collides, size)
+                for axis in range(2):
+                    force[2 * body + axis, column] = thrust[body, actions[row, body], axis]
+        move(at, bits, force, reach, near, within, movers, places, limit, collides, size)
         for body in range(bodies):
             for column in range(BLOCK):
                 least = np.inf  # squared: the root of the least is the least of the roots, bit for bit
                 for place in range(len(places)):
                     dx = at[4 * body, column] - at[4 * bodies + 2 * place, column]
                     dy = at[4 * body + 1, column] - at[4 * bodies + 2 * place + 1, column]
-                    least = min(least, dx * dx + dy * dy)
-                nearest[column] = -math.sqrt(least)
+                    square = dx * dx + dy * dy
+                    least = square if square < least else least
+                paid[column] = -math.sqrt(least)
             for column in range(count):
-                rewards[rows[column], body] = nearest[column]
+                rewards[rows[column], body] = paid[column]
         put_back(at, movers, rows, count, states)

@@ -10,10 +10,19 @@ from numpy.typing import NDArray
 from epymarl_fairtest.tasks.kernels.sizes import Sizes, known
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe import physics
-from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, gather, look, move, push, put_back
+from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Rows, gather, look, move, put_back
 from epymarl_fairtest.tasks.tag.prey import HIDDEN_BOUND, INPUT_BOUND, SHAPES, VALUE_SCALE, Prey
 
 SEEN, HIDDEN, DONE = known(SHAPES["w1"][0]), known(SHAPES["w2"][0]), known(SHAPES["w3"][1])
+
+
+class Room(physics.Room):
+    """And where the prey's network is computed."""
+
+    def __init__(self, movers: Sizes, places: Sizes) -> None:
+        super().__init__(movers, places)
+        self.layers = np.zeros((len(HIDDEN), BLOCK)), np.zeros((len(HIDDEN), BLOCK)), np.zeros((len(DONE), BLOCK))
+        self.fled = np.zeros(BLOCK, np.int64)
 
 
 class TagTwin:
@@ -24,7 +33,7 @@ class TagTwin:
         if len(world.agents) != 4:
             raise ValueError("more than one prey, or not three predators")
         self._movers, self._places = known(len(world.agents)), known(len(world.landmarks))
-        self._constants = physics.constants(world)
+        self._constants, self._room = physics.constants(world), Room(self._movers, self._places)
         self._moves = prey != "still"
         network = Prey.load()
         self._prey = (network.w1, network.b1, network.w2, network.b2, network.w3, network.b3)
@@ -39,9 +48,10 @@ class TagTwin:
         self, states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array,
         over: NDArray[np.bool_], steps: NDArray[np.int32],
     ) -> None:  # fmt: skip
+        room = self._room
         _step(
-            states, running, actions, rewards, over, self._movers, self._places,
-            *self._constants, self._moves, *self._prey,
+            states, running, actions, rewards, over, *room.arrays, self._movers, self._places,
+            *self._constants, self._moves, *room.layers, room.fled, *self._prey,
         )  # fmt: skip
 
 
@@ -59,7 +69,7 @@ def _observe(
                 view[end], view[end + 1] = state[4 * prey + 2], state[4 * prey + 3]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _snap(value: float, low: float, high: float) -> float:
     snapped: float = np.rint(min(max(value, low), high) * VALUE_SCALE) / VALUE_SCALE
     return snapped
@@ -76,7 +86,7 @@ def _layer(x: Array, inputs: Sizes, weight: Array, bias: Array, out: Array) -> N
             out[j, column] = total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, inline="always")
 def _flee(
     at: Array, movers: Sizes, places: Sizes, x: Array, hidden: Array, scores: Array, fled: NDArray[np.int64],
     w1: Array, b1: Array, w2: Array, b2: Array, w3: Array, b3: Array,
@@ -114,28 +124,28 @@ def _flee(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _step(
     states: Array, running: NDArray[np.bool_], actions: NDArray[np.int16], rewards: Array, over: NDArray[np.bool_],
+    at: Array, bits: Rows, force: Array, reach: Array, near: NDArray[np.bool_], within: Rows, rows: Rows, paid: Array,
     movers: Sizes, places: Sizes, thrust: Array, limit: Array, collides: NDArray[np.bool_], size: Array,
-    prey_moves: bool, w1: Array, b1: Array, w2: Array, b2: Array, w3: Array, b3: Array,
+    prey_moves: bool, x: Array, hidden: Array, scores: Array, fled: Rows,
+    w1: Array, b1: Array, w2: Array, b2: Array, w3: Array, b3: Array,
 ) -> None:  # fmt: skip
     prey, first = len(movers) - 1, 0
-    at, force, away = np.zeros((states.shape[1], BLOCK)), np.zeros((2 * len(movers), BLOCK)), np.empty(BLOCK)
-    x, hidden, scores = np.zeros((len(w2), BLOCK)), np.zeros((len(w2), BLOCK)), np.zeros((len(b3), BLOCK))
-    rows, fled = np.zeros(BLOCK, np.int64), np.zeros(BLOCK, np.int64)
     while first < len(states):
         count, first = gather(states, running, first, rows, at, movers, places)
         if prey_moves:
             _flee(at, movers, places, x, hidden, scores, fled, w1, b1, w2, b2, w3, b3)
         for column in range(count):
             over[rows[column]] = False
-            for body in range(prey):
-                push(force, body, column, actions[rows[column], body], thrust[body])
-            push(force, prey, column, fled[column], thrust[prey])
-        move(at, force, movers, places, limit, collides, size)
+            for body in range(prey + 1):
+                action = actions[rows[column], body] if body < prey else fled[column]
+                for axis in range(2):
+                    force[2 * body + axis, column] = thrust[body, action, axis]
+        move(at, bits, force, reach, near, within, movers, places, limit, collides, size)
         for body in range(prey):
             for column in range(BLOCK):
                 dx = at[4 * body, column] - at[4 * prey, column]
                 dy = at[4 * body + 1, column] - at[4 * prey + 1, column]
-                away[column] = -math.sqrt(dx * dx + dy * dy)
+                paid[column] = -math.sqrt(dx * dx + dy * dy)
             for column in range(count):
-                rewards[rows[column], body] = away[column]
+                rewards[rows[column], body] = paid[column]
         put_back(at, movers, rows, count, states)
