@@ -20,6 +20,7 @@ BODY_SENSITIVITY = 5.0  # of a body without an acceleration of its own
 BLOCK = (
     128  # worlds that move together, one per column: a loop over columns is done in the processor's widest registers
 )
+LINE = 64  # bytes that are read together
 UNDERFLOW = 751.0  # margins between two bodies from which on exp, and so their push, is zero
 # Margins from which on a push is lost beside a velocity of 1: the first, and the second for every other body.
 FAINT, FAINT_EACH = 37.0, 39.0
@@ -30,14 +31,20 @@ Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
 
+def columns(rows: int, kind: Any = np.float64) -> NDArray[Any]:
+    """Zeros for so many numbers of each world of a block, where the processor's widest registers like them best."""
+    memory = np.zeros(rows * BLOCK * np.dtype(kind).itemsize + LINE, np.uint8)
+    first = -memory.ctypes.data % LINE
+    return memory[first : first + len(memory) - LINE].view(kind).reshape(rows, BLOCK)
+
+
 class Room(threading.local):
     """Where a thread moves the worlds of a block. A kernel that made these arrays would be compiled for longer."""
 
     def __init__(self, movers: Sizes, places: Sizes) -> None:
-        bodies, at = len(movers), np.zeros((4 * len(movers) + 2 * len(places), BLOCK))
-        force, reach, paid = np.zeros((2 * bodies, BLOCK)), np.zeros((bodies, BLOCK)), np.zeros(BLOCK)
-        near, within, rows = np.zeros(BLOCK, np.bool_), np.zeros(BLOCK, np.int64), np.zeros(BLOCK, np.int64)
-        self.arrays = at, at.view(np.int64), force, reach, near, within, rows, paid
+        bodies, at = len(movers), columns(4 * len(movers) + 2 * len(places))
+        near, (within, rows), (paid,) = columns(1, np.bool_)[0], columns(2, np.int64), columns(1)
+        self.arrays = at, at.view(np.int64), columns(2 * bodies), columns(bodies), near, within, rows, paid
 
 
 def constants(world: Any) -> tuple[Array, Array, NDArray[np.bool_], Array]:

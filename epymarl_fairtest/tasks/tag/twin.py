@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.tasks.kernels.sizes import Sizes, known
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe import physics
-from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Rows, gather, look, move, put_back
+from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Rows, columns, gather, look, move, put_back
 from epymarl_fairtest.tasks.tag.prey import HIDDEN_BOUND, INPUT_BOUND, SHAPES, VALUE_SCALE, Prey
 
 SEEN, HIDDEN, DONE = known(SHAPES["w1"][0]), known(SHAPES["w2"][0]), known(SHAPES["w3"][1])
@@ -21,7 +21,7 @@ class Room(physics.Room):
 
     def __init__(self, movers: Sizes, places: Sizes) -> None:
         super().__init__(movers, places)
-        self.layers = np.zeros((len(HIDDEN), BLOCK)), np.zeros((len(HIDDEN), BLOCK)), np.zeros((len(DONE), BLOCK))
+        self.layers = columns(len(HIDDEN)), columns(len(HIDDEN)), columns(len(DONE))
         self.fled = np.zeros(BLOCK, np.int64)
 
 
