@@ -73,7 +73,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     "sklearn": {
         "predictor/forest",
         "strategies/mdpfuzz/freshness",
-        "strategies/scout/surrogate",
+        "strategies/scout/boosting",
         "strategies/start_surrogate",
     },
     "threadpoolctl": {"strategies/map_elites", "strategies/mdpfuzz/freshness", "strategies/scout/surrogate"},
