@@ -72,6 +72,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     },
     "sklearn": {
         "predictor/forest",
+        "predictor/trees",
         "strategies/mdpfuzz/freshness",
         "strategies/scout/boosting",
         "strategies/start_surrogate",

@@ -1,4 +1,4 @@
-"""scikit-learn is loaded without pandas and without tables in docstrings by `fairtest run` alone, and works as always."""
+"""`fairtest run` loads scikit-learn without pandas and without tables in docstrings; it works as always."""
 
 from __future__ import annotations
 
