@@ -28,7 +28,8 @@ def pick(values: Array, order: NDArray[np.int64]) -> Array:
     things, size = values.shape[-2:]
     shape = order.shape[:-1]
     first = things * np.arange(math.prod(shape)).reshape(*shape, 1)  # all things one below another
-    return values.reshape(-1, size).take(first + order, axis=0).reshape(*shape, -1)
+    picked: Array = values.reshape(-1, size).take(first + order, axis=0).reshape(*shape, -1)
+    return picked
 
 
 def without_oneself(values: Array) -> Array:
