@@ -74,8 +74,9 @@ LIBRARIES = {  # library -> the folders and modules that may import it
     "llvmlite": {"team/products"},
     "sklearn": {
         "predictor/forest",
+        "predictor/trees",
         "strategies/mdpfuzz/freshness",
-        "strategies/scout/surrogate",
+        "strategies/scout/boosting",
         "strategies/start_surrogate",
     },
     "threadpoolctl": {"strategies/map_elites", "strategies/mdpfuzz/freshness", "strategies/scout/surrogate"},

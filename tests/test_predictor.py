@@ -303,6 +303,23 @@ def test_the_votes_are_those_of_the_forest_to_the_last_bit() -> None:
     assert (predictor.fair_probability(data) == predictor.forest.predict_proba(matrix)[:, 1]).all()
 
 
+def test_the_forest_is_that_of_scikit_learn_to_the_last_bit() -> None:
+    """Its trees remember what they are asked for; nothing else is theirs."""
+    from sklearn.tree import DecisionTreeClassifier
+
+    from epymarl_fairtest.predictor.forest import _forest
+
+    rng = np.random.default_rng(3)
+    matrix = sparse.csc_matrix(rng.random((300, 12)) < 0.3, dtype=np.float64)
+    fair = np.asarray(matrix[:, 0].todense()).ravel() + rng.random(300) < 0.8
+    ours, theirs = (_forest(fair, 5, 1).set_params(oob_score=True) for _ in range(2))
+    theirs.estimator = DecisionTreeClassifier()
+    ours.fit(matrix, fair), theirs.fit(matrix, fair)
+    assert [tree.get_params() for tree in ours.estimators_] == [tree.get_params() for tree in theirs.estimators_]
+    assert ours.oob_decision_function_.tobytes() == theirs.oob_decision_function_.tobytes()
+    assert ours.predict_proba(matrix).tobytes() == theirs.predict_proba(matrix).tobytes()
+
+
 def test_the_predictor_reports_what_it_is() -> None:
     data, fair = learnable(500, 0.3)
     summary = fitted(data, fair, d=0.4).summary()

@@ -282,6 +282,60 @@ def test_what_is_executed_keeps_the_rules_of_the_task(task: str) -> None:
 # --- the surrogate ------------------------------------------------------------------------------------
 
 
+def all_kinds_of_features(rows: int, seed: int) -> NDArray[np.float64]:
+    rng = np.random.default_rng(seed)
+    plain = rng.normal(size=rows)
+    features = {
+        "plain": plain,
+        "few values": rng.integers(0, 5, rows).astype(float),
+        "one value": np.ones(rows),
+        "as many as bins": np.arange(rows) % 64.0,
+        "one more than bins": np.arange(rows) % 65.0,
+        "many equal ones": np.where(rng.random(rows) < 0.6, 0.5, plain),
+        "zeros of both signs": np.where(rng.random(rows) < 0.5, rng.choice([-0.0, 0.0], rows), plain),
+        "missing ones": np.where(rng.random(rows) < 0.1, np.nan, plain),
+        "huge": plain * 1e307,
+        "next to each other": 1 + np.arange(rows) * 2.0**-52,
+        "another": rng.exponential(size=rows),
+    }
+    return np.stack(list(features.values()), axis=1)
+
+
+@pytest.mark.parametrize("right", [True, False])
+@pytest.mark.parametrize("rows", [40, 65, 128, 271, 2000])
+def test_boosting_is_that_of_scikit_learn_to_the_last_bit(
+    monkeypatch: pytest.MonkeyPatch, rows: int, right: bool
+) -> None:
+    """Also where scikit-learn puts edges elsewhere: then ours do not count."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    from epymarl_fairtest.strategies.scout import boosting
+
+    edges = boosting._edges
+    monkeypatch.setattr(boosting, "_edges", lambda *given: [one + (not right) * 0.25 for one in edges(*given)])
+    features = all_kinds_of_features(rows, seed=rows)
+    received = np.nansum(features[:, [0, 1, 5, 7, 10]], axis=1) + np.random.default_rng(1).normal(size=rows)
+    options: dict[str, Any] = {"max_iter": 8, "max_bins": 64, "early_stopping": False, "random_state": 0}
+    ours = boosting.Boosting(**options).fit(features, received)
+    theirs = HistGradientBoostingRegressor(**options).fit(features, received)
+    for one, two in zip(ours._bin_mapper.bin_thresholds_, theirs._bin_mapper.bin_thresholds_, strict=True):
+        np.testing.assert_array_equal(one, two)
+    asked = all_kinds_of_features(500, seed=7)
+    assert ours.predict(asked).tobytes() == theirs.predict(asked).tobytes()
+
+
+def test_scikit_learn_is_asked_about_one_feature_of_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And about those of few values; all of them would be its own, slower way."""
+    from epymarl_fairtest.strategies.scout import boosting
+
+    asked: list[int] = []
+    mapper = type(boosting.Boosting(max_iter=1).fit(np.eye(30), np.arange(30.0))._bin_mapper)
+    fit = mapper.fit
+    monkeypatch.setattr(mapper, "fit", lambda self, rows, *more: asked.append(rows.shape[1]) or fit(self, rows, *more))
+    boosting.Boosting(max_iter=1, max_bins=64).fit(all_kinds_of_features(500, 0)[:, [0, 0, 1, 10]], np.arange(500.0))
+    assert asked[0] == 2  # once more where another version of it disagrees
+
+
 @cache
 def sample(name: str, count: int = 400) -> tuple[Team, Judged]:
     subject = trained(name)

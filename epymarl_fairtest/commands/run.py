@@ -17,6 +17,7 @@ from epymarl_fairtest.commands.arguments import (
     observers,
     warn,
 )
+from epymarl_fairtest.commands.lean import lean_imports
 from epymarl_fairtest.core.errors import FairTestError
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ def run(args: Namespace) -> int:
         warn("loading the team")  # the imports take seconds
     from epymarl_fairtest.api.starting import begin, begin_again
 
-    if args.resume:
-        return _finish(begin_again(args.resume, args.policy, warn), args.json)
-    return _finish(begin(args.policy, given_settings(args), command_line()), args.json)
+    with lean_imports():
+        if args.resume:
+            return _finish(begin_again(args.resume, args.policy, warn), args.json)
+        return _finish(begin(args.policy, given_settings(args), command_line()), args.json)
 
 
 def _finish(started: Started, as_json: bool) -> int:

@@ -107,8 +107,10 @@ def _forest(fair: NDArray[np.bool_], seed: int, workers: int) -> RandomForestCla
     """
     from sklearn.ensemble import RandomForestClassifier
 
+    from epymarl_fairtest.predictor.trees import Tree
+
     rarer = int(min(fair.sum(), (~fair).sum()))
-    return RandomForestClassifier(
+    forest = RandomForestClassifier(
         n_estimators=TREES,
         min_samples_leaf=5,
         class_weight="balanced",
@@ -117,6 +119,8 @@ def _forest(fair: NDArray[np.bool_], seed: int, workers: int) -> RandomForestCla
         random_state=seed,
         n_jobs=workers,
     )
+    forest.estimator = Tree()
+    return forest
 
 
 def _fit(matrix: sparse.csc_matrix, fair: NDArray[np.bool_], seed: int, workers: int) -> RandomForestClassifier:

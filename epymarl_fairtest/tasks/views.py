@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +12,9 @@ Array = NDArray[np.float64]
 
 def straight(a: Array, b: Array) -> Array:
     """The distance of points (..., 2)."""
-    length: Array = np.sqrt(((a - b) ** 2).sum(axis=-1))
+    apart = a - b
+    x, y = apart[..., 0], apart[..., 1]
+    length: Array = np.sqrt(x * x + y * y)  # a sum over two numbers each takes twice as long
     return length
 
 
@@ -21,8 +25,11 @@ def nearest_first(by: Array, count: int) -> NDArray[np.int64]:
 
 def pick(values: Array, order: NDArray[np.int64]) -> Array:
     """The values (..., things, K) of the things in this order (..., count), side by side: (..., count * K)."""
-    picked = np.take_along_axis(values, order[..., None], axis=-2)
-    return picked.reshape(*picked.shape[:-2], -1)
+    things, size = values.shape[-2:]
+    shape = order.shape[:-1]
+    first = things * np.arange(math.prod(shape)).reshape(*shape, 1)  # all things one below another
+    picked: Array = values.reshape(-1, size).take(first + order, axis=0).reshape(*shape, -1)
+    return picked
 
 
 def without_oneself(values: Array) -> Array:

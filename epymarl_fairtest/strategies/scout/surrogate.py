@@ -23,10 +23,10 @@ class Surrogate:
 
     def __init__(self, features: Array, received: Array, options: ScoutOptions) -> None:
         """Features (B, agents, F) and what each agent received (B, agents)."""
-        from sklearn.ensemble import HistGradientBoostingRegressor
+        from epymarl_fairtest.strategies.scout.boosting import Boosting
 
         self._threads = _threads()
-        self._model: Any = HistGradientBoostingRegressor(
+        self._model: Any = Boosting(
             max_iter=options.rounds,
             learning_rate=options.rate,
             max_leaf_nodes=options.leaves,
