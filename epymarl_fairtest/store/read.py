@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import struct
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import first_byte
 from epymarl_fairtest.store.checksum import verify
 
 FORMAT = 3
-LOCAL = 30  # bytes before the name of an entry of a zip file; the last four are the lengths of what follows
 
 
 def refuse_missing(folder: Path) -> None:
@@ -115,9 +113,7 @@ class Column:
             entry = archive.getinfo(f"{name}.npy")
             if entry.compress_type != zipfile.ZIP_STORED:
                 return None
-            file.seek(entry.header_offset)
-            head = file.read(LOCAL)  # of the entry; its name and what else is said of it follow, then the array
-            file.seek(sum(struct.unpack("<HH", head[-4:])), os.SEEK_CUR)
+            first_byte(file, entry)
             if np.lib.format.read_magic(file) != (1, 0):
                 return None
             shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
