@@ -12,12 +12,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
+from epymarl_fairtest.core.episodes import empty_episodes, random_tests
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Judge
 from epymarl_fairtest.predictor.abstraction import FEWEST, MOST, abstraction, candidate_levels, joint_states
 from epymarl_fairtest.predictor.features import features, scaling
 from epymarl_fairtest.predictor.forest import Predictor, cross_validated_auc, fit_predictor
-from epymarl_fairtest.predictor.traces import Traces, traces_of_sample
+from epymarl_fairtest.predictor.traces import Traces, traces_of, traces_of_sample
 from epymarl_fairtest.team.sample import joined
 
 Floats = NDArray[np.float64]
@@ -244,6 +245,19 @@ def test_a_training_sample_and_taken_traces_keep_their_episodes() -> None:
         assert taken.q[taken.episode == place].tobytes() == data.q[data.episode == row].tobytes()
     both = Traces.concatenate([taken, data])
     assert both.q[both.episode == 3].tobytes() == data.q[data.episode == 0].tobytes()
+
+
+@pytest.mark.parametrize("shortest", [0, 4])
+def test_traces_hold_the_steps_that_were_played(shortest: int) -> None:
+    generator = np.random.default_rng(3)
+    tests = random_tests(30, 2, generator)
+    episodes = empty_episodes(tests, limit=4, agents=3, actions=5, state_size=2, obs_size=0)
+    episodes.q[:] = generator.normal(size=episodes.q.shape)
+    episodes.length[:] = generator.integers(shortest, 5, 30)
+    found = traces_of(Judge(INDICES["jfi"], 0.8)(episodes))
+    assert found.episode.tolist() == np.nonzero(episodes.running)[0].tolist()
+    assert found.q.tobytes() == episodes.q[episodes.running].tobytes()
+    assert len(found) == 30
 
 
 # --- the forest ---------------------------------------------------------------------------------------

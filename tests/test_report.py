@@ -42,8 +42,9 @@ from epymarl_fairtest.report.scenes import scene_of
 from epymarl_fairtest.report.view import View, front_of, group_of, lineage_of, view_of
 from epymarl_fairtest.report.wording import estimate, index_caption, verdict
 from epymarl_fairtest.store.checksum import sealed
-from epymarl_fairtest.store.failures import load_failures
+from epymarl_fairtest.store.failures import FailureRows, load_failures
 from epymarl_fairtest.store.finished import read_run
+from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.tasks.generic.rules import Unplaced
 
 PLAIN = "\u00a0"
@@ -817,6 +818,29 @@ def test_every_failure_of_the_table_is_in_the_page(name: str, runs: Runs, monkey
         for body, at, present in zip(scene.field.bodies, one["at"], one["present"], strict=True):
             np.testing.assert_allclose(at, body.at, atol=0.0051)
             np.testing.assert_array_equal(present, body.present)
+
+
+@pytest.mark.parametrize("name", ["spread", "foraging"])
+def test_failures_are_packed_alike_however_they_are_read(
+    name: str, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All at once or a block at a time, and whether a task gives its fields as arrays or one by one."""
+    for module in (packed, replays):
+        monkeypatch.setattr(module, "BLOCK", 7)
+    record, failures = read_run(runs(name)), FailureRows(runs(name) / "failures.npz")
+    task = task_of(record.path, record.manifest, failures.take(slice(7)))
+
+    def blocks() -> list[str]:
+        return packed.packed(replays.in_table(record, task, failures), record.agents, replays.ROOM)
+
+    whole, at_once = blocks(), type(task).fields
+    assert len(whole) > 1
+    monkeypatch.setattr(replays, "AT_ONCE", 0)
+    assert blocks() == whole
+    monkeypatch.setattr(type(task), "fields", Task.fields)
+    one_by_one = lambda own, states: at_once(own, states[None], np.array([len(states) - 1]))[0]  # noqa: E731
+    monkeypatch.setattr(type(task), "field", one_by_one)
+    assert blocks() == whole
 
 
 def test_a_full_page_keeps_the_lowest_failures_and_then_films(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,25 @@ def test_f3_of_a_team_that_has_every_action_keeps_its_bits() -> None:
     assert scaled_temperature(traces.q, everything) == float(np.median(np.ptp(traces.q, axis=-1)))
 
 
+@pytest.mark.parametrize(("agents", "actions"), [(1, 1), (3, 5), (9, 5), (3, 7), (3, 8), (12, 11)])
+def test_f3_has_the_bits_of_numpy_however_many_act(agents: int, actions: int) -> None:
+    """It adds up eight and more in another order, which depends on how they lie in memory."""
+    generator = np.random.default_rng(agents)
+    q = generator.normal(0, 5, (5000, agents, actions)).astype(np.float32)
+    there = np.ones((agents, actions), bool)
+    scaled = q.astype(np.float64) / 0.7
+    weight = np.exp(scaled - scaled.max(axis=-1, keepdims=True))
+    p = weight / weight.sum(axis=-1, keepdims=True)
+    traces = Traces(q, np.arange(len(q)), np.zeros((len(q), agents)))
+    expected = (p * p).sum(axis=-1).mean(axis=-1)
+    assert decision_certainty(traces, there, "q", 0.7).tobytes() == expected.tobytes()
+    shares = p.astype(np.float32).astype(np.float64)
+    again = Traces(p.astype(np.float32), traces.episode, traces.received)
+    normed = shares / shares.sum(axis=-1, keepdims=True)
+    expected = (normed * normed).sum(axis=-1).mean(axis=-1)
+    assert decision_certainty(again, there, "logits", 1.0).tobytes() == expected.tobytes()
+
+
 # --- logits -------------------------------------------------------------------------------------------
 
 

@@ -32,12 +32,12 @@ from support import FAIRTEST, TESTS, assert_identical, engine_of, policy_folder,
 
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.files import write_atomically, write_json
+from epymarl_fairtest.core.files import write_arrays, write_atomically, write_json
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import Judge, Judged, totals
 from epymarl_fairtest.core.stopping import Stopped, stoppable
 from epymarl_fairtest.store import lock
-from epymarl_fairtest.store.checksum import checksum, sealed
+from epymarl_fairtest.store.checksum import checksum, checksum_of_written, followed_by, sealed
 from epymarl_fairtest.store.failures import FailureRows, load_failures
 from epymarl_fairtest.store.finished import read_run
 from epymarl_fairtest.store.journal import read_journal
@@ -484,6 +484,18 @@ def test_a_finished_run_names_the_checksums_of_its_files(finished: Path) -> None
     assert set(known["files"]) == set(contents(finished)) - {"manifest.json", "checksums.json"}
     for name, value in known["files"].items():
         assert value == checksum(finished / name) == zlib.crc32((finished / name).read_bytes()), name
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_the_checksum_of_a_file_is_put_together_from_those_of_its_arrays(tmp_path: Path, compressed: bool) -> None:
+    generator, path = np.random.default_rng(0), tmp_path / "some.npz"
+    for sizes in ((), (0,), (3, 70_001), (100_000, 5, 65_537, 0, 200_000), (1_000_003, 65_536)):
+        arrays = {f"a{n}": generator.integers(0, 256, size, np.uint8) for n, size in enumerate(sizes)}
+        write_arrays(path, arrays, compressed=compressed)
+        assert checksum_of_written(path) == checksum(path) == zlib.crc32(path.read_bytes())
+    for one, other in generator.integers(0, 3000, (50, 2)).tolist():
+        first, second = generator.bytes(one), generator.bytes(other)
+        assert followed_by(zlib.crc32(first), zlib.crc32(second), other) == zlib.crc32(first + second)
 
 
 @pytest.mark.parametrize("harm", HARM)

@@ -14,6 +14,7 @@ import re
 import secrets
 import signal
 import stat
+import struct
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 LEFT_OVER = re.compile(r"\..+\.[0-9a-f]+\.tmp")
+LOCAL = 30  # bytes before the name of an entry of a zip file; the last four are the lengths of what follows
 AT_ONCE = 1 << 20  # bytes of an array that are written at a time
 NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
@@ -187,6 +189,13 @@ def _write_values(entry: IO[bytes], values: NDArray[Any]) -> None:
     flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
     for first in range(0, len(flat), AT_ONCE):
         entry.write(flat[first : first + AT_ONCE].data)
+
+
+def first_byte(file: IO[bytes], entry: zipfile.ZipInfo) -> int:
+    """Where in an archive the content of an entry begins; `file` stands there then."""
+    file.seek(entry.header_offset)
+    head = file.read(LOCAL)
+    return file.seek(sum(struct.unpack("<HH", head[-4:])), os.SEEK_CUR)
 
 
 def leave_to_disk(path: Path) -> None:

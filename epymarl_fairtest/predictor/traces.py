@@ -47,8 +47,11 @@ class Traces:
 
 
 def traces_of(judged: Judged) -> Traces:
-    running = judged.episodes.running
-    return Traces(judged.episodes.q[running], np.nonzero(running)[0], judged.received)
+    episodes = judged.episodes
+    q = episodes.q.reshape(-1, *episodes.q.shape[2:])  # of all steps, and a pool is too large to be copied in vain
+    if (episodes.length < episodes.limit).any():
+        q = np.take(q, np.flatnonzero(episodes.running), axis=0)
+    return Traces(q, np.repeat(np.arange(len(episodes)), episodes.length), judged.received)
 
 
 def traces_of_sample(sample: TrainingEpisodes) -> Traces:

@@ -11,6 +11,7 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ from epymarl_fairtest.core.judged import Agents
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.report.scenes import Played, worse_off
 from epymarl_fairtest.tasks.contract import Array
+from epymarl_fairtest.tasks.scene import Cast, Fields, Thing
 
 FINE = 100  # parts of a unit of the field: about a pixel
 SHADES = 250  # parts of the most that an agent has received
 BLOCK = 250  # episodes: what opening a row reads at once
 DEFLATED = 6  # 9 takes five times as long for 1.5% less
+MOST_CASTS = 4096  # that are remembered from block to block
 NAMES = ("operator", "status")  # columns of words
 Ints = NDArray[np.int64]
 
@@ -64,7 +67,7 @@ def _text(content: bytes) -> str:
 # --- steps --------------------------------------------------------------------------------------------
 
 
-def packed(played: Iterable[list[Played]], judged: Agents, room: int) -> list[str]:
+def packed(played: Iterable[Played], judged: Agents, room: int) -> list[str]:
     """As many blocks of BLOCK episodes as there is room for, in characters."""
     blocks = []
     for some in played:
@@ -76,18 +79,20 @@ def packed(played: Iterable[list[Played]], judged: Agents, room: int) -> list[st
     return blocks
 
 
-def _block(played: list[Played], judged: Agents) -> str:
+def _block(played: Played, judged: Agents) -> str:
     """Plain facts as JSON, a zero, and all numbers: first the lowest byte of each, then the next, four in all.
 
     All episodes of a block at once: a page has thousands, and numpy takes as long for a short array as for a long one.
     """
-    bodies, paid = _Bodies.of(played), _Runs.of([one.received for one in played])
+    fields, length = played.fields, played.fields.steps.astype(np.int64) + 1
+    bodies = _Bodies.of(fields, length)
+    paid = _Runs.cut(played.received[np.arange(played.received.shape[1]) < length[:, None]], length)
     most = np.maximum.reduceat(np.abs(paid.rows).max(axis=1), paid.first)
     units = np.array([float(f"{unit:.4g}") for unit in np.where(most == 0, 1.0, most) / SHADES])
-    whole = _numbers(played, bodies, paid.divided(units))
+    whole = _numbers(fields, bodies, paid.divided(units))
     folded = np.where(whole < 0, -2 * whole - 1, 2 * whole).astype("<u4")  # small either way
     planes = folded.view(np.uint8).reshape(-1, 4).T.tobytes()
-    casts, which = _casts(played, bodies)
+    casts, which = _casts(fields, bodies)
     worse = ["".join("01"[one] for one in row) for row in worse_off(paid.rows[paid.last], judged).tolist()]
     facts = list(map(list, zip(which, (paid.length - 1).tolist(), units.tolist(), worse, strict=True)))
     head = json.dumps({"casts": casts, "scenes": facts}, separators=(",", ":"), allow_nan=False)
@@ -101,12 +106,6 @@ class _Runs:
     rows: NDArray[Any]  # (rows in all, columns)
     length: Ints  # of each
     first: Ints  # its first row
-
-    @classmethod
-    def of(cls, arrays: list[NDArray[Any]]) -> _Runs:
-        return cls.cut(
-            np.concatenate(arrays) if arrays else np.empty((0, 2)), np.array(list(map(len, arrays)), np.int64)
-        )
 
     @classmethod
     def cut(cls, rows: NDArray[Any], length: Ints) -> _Runs:
@@ -146,11 +145,9 @@ class _Bodies:
     leaves: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, played: list[Played]) -> _Bodies:
-        bodies = [body for one in played for body in one.field.bodies]
-        count = np.array([len(one.field.bodies) for one in played])
-        at = _Runs.of([body.at for body in bodies])
-        present = np.concatenate([body.present for body in bodies]) if bodies else np.empty(0, bool)
+    def of(cls, fields: Fields, length: Ints) -> _Bodies:
+        count, present = fields.sizes, fields.present
+        at, bodies = _Runs.cut(fields.at, np.repeat(length, count)), bool(count.any())
         x, y = at.rows.T
         still = (x == np.repeat(x[at.first], at.length)) & (y == np.repeat(y[at.first], at.length))
         rests = np.logical_and.reduceat(still, at.first) if bodies else np.empty(0, bool)
@@ -162,7 +159,7 @@ class _Bodies:
         return cls(count, places, rests, leaving, leaves)
 
 
-def _numbers(played: list[Played], bodies: _Bodies, paid: _Runs) -> Ints:
+def _numbers(fields: Fields, bodies: _Bodies, paid: _Runs) -> Ints:
     """Of each episode the corners of its window; of each body x, y and presence; what each agent has received."""
     agents = paid.rows.shape[1]
     sizes = 2 * bodies.at.length  # of what is told of each body
@@ -172,7 +169,7 @@ def _numbers(played: list[Played], bodies: _Bodies, paid: _Runs) -> Ints:
     drawn = after[ends] - after[ends - bodies.count]  # numbers of the bodies of each episode
     first = np.cumsum(4 + drawn + agents * paid.length) - (4 + drawn + agents * paid.length)
     numbers = np.empty(int(first[-1] + 4 + drawn[-1] + agents * paid.length[-1]), np.int64)
-    corners = np.array([[*one.field.low, *one.field.high] for one in played])
+    corners = np.concatenate([fields.low, fields.high], axis=1)
     numbers[first[:, None] + np.arange(4)] = _whole(corners * FINE)
     place = after[:-1] + np.repeat(first + 4 - after[ends - bodies.count], bodies.count)
     bodies.at.write(replace(bodies.at, rows=bodies.at.rows * FINE).differences(), numbers, place)
@@ -182,31 +179,31 @@ def _numbers(played: list[Played], bodies: _Bodies, paid: _Runs) -> Ints:
     return numbers
 
 
-def _casts(played: list[Played], bodies: _Bodies) -> tuple[list[Any], list[int]]:
+def _casts(fields: Fields, bodies: _Bodies) -> tuple[list[Any], list[int]]:
     """What no step changes, each kind once, and which of them each episode has."""
-    known: dict[Any, int] = {}
     casts: dict[str, int] = {}
-    which = []
-    told = iter(zip(bodies.rests.tolist(), bodies.leaves.tolist(), strict=True))
-    for one in played:
-        things = one.field.bodies
-        plain = [(b.shape, b.label, b.radius, b.level, b.trail, *next(told)) for b in things]
-        key = (one.field.kind, *plain)
-        if key not in known:
-            text = json.dumps([one.field.kind, [_body(*thing) for thing in plain]], separators=(",", ":"))
-            known[key] = casts.setdefault(text, len(casts))
-        which.append(known[key])
+    told, ends = np.stack([bodies.rests, bodies.leaves], axis=1), np.cumsum(bodies.count)
+    which = [
+        casts.setdefault(_cast(fields.casts[cast], told[first:end].tobytes()), len(casts))
+        for cast, first, end in zip(fields.cast.tolist(), (ends - bodies.count).tolist(), ends.tolist(), strict=True)
+    ]
     return list(map(json.loads, casts)), which
 
 
-def _body(
-    shape: str, label: str, radius: float, level: int | None, trail: bool, rests: bool, leaves: bool
-) -> dict[str, Any]:
+@lru_cache(MOST_CASTS)
+def _cast(cast: Cast, told: bytes) -> str:
+    """As JSON; of each thing it is told whether it rests, and whether it leaves."""
+    kind, things = cast
+    bodies = [_body(*thing) for thing in zip(things, told[::2], told[1::2], strict=True)]
+    return json.dumps([kind, bodies], separators=(",", ":"))
+
+
+def _body(thing: Thing, rests: int, leaves: int) -> dict[str, Any]:
     """Which of its numbers there are, too: one place if it rests, no presence if it stays."""
-    plain: dict[str, Any] = {"shape": shape, "label": label, "radius": round(radius, 3)}
-    if level is not None:
-        plain["level"] = level
-    known = {"rests": rests, "leaves": leaves, "trail": trail}
+    plain: dict[str, Any] = {"shape": thing.shape, "label": thing.label, "radius": round(thing.radius, 3)}
+    if thing.level is not None:
+        plain["level"] = thing.level
+    known = {"rests": rests, "leaves": leaves, "trail": thing.trail}
     return plain | {name: 1 for name, holds in known.items() if holds}
 
 

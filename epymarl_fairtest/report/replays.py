@@ -13,7 +13,7 @@ from epymarl_fairtest.report import drawing
 from epymarl_fairtest.report.choices import choices_of
 from epymarl_fairtest.report.layout import task_of
 from epymarl_fairtest.report.packed import BLOCK, packed
-from epymarl_fairtest.report.scenes import Played, Scene, all_played, scene_of
+from epymarl_fairtest.report.scenes import Played, Scene, played, scene_of
 from epymarl_fairtest.report.view import table_order
 from epymarl_fairtest.report.why import Small, Why, smalls_of, whys_of
 from epymarl_fairtest.store.failures import FailureRows
@@ -21,6 +21,7 @@ from epymarl_fairtest.store.finished import FinishedRun
 from epymarl_fairtest.tasks.contract import Task
 
 LONGEST = 120  # steps; films of longer episodes would outweigh the rest of the page
+AT_ONCE = 2**27  # bytes of failures that are read before they are put in order
 ROOM = 3_700_000  # characters for the steps of all failures and, as far as they leave any, for films
 
 
@@ -63,7 +64,7 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     """`task` spares making it again; failures that a replay did not confirm are not shown."""
     if not record.failures:
         return Replays([], [], False)
-    failures = FailureRows(record.path / "failures.npz")
+    failures = FailureRows(record.path / "failures.npz", verified=True)  # by `record.failures`
     task = task or task_of(record.path, record.manifest, failures.take(slice(BLOCK)))
     stable = np.flatnonzero(record.failures["status"] != "unstable")
     index, roots = record.failures["index"], record.failures["root_seed"]
@@ -90,9 +91,11 @@ def replays_of(record: FinishedRun, task: Task | None = None) -> Replays:
     return Replays(worst, representative, placed, small, steps)
 
 
-def in_table(record: FinishedRun, task: Task, failures: FailureRows) -> Iterator[list[Played]]:
-    """All failures in the order of the table, a block at a time."""
-    order = table_order(record.failures)
+def in_table(record: FinishedRun, task: Task, failures: FailureRows) -> Iterator[Played]:
+    """All failures in the order of the table, a block at a time; few enough are read at once, which takes less."""
+    order, names = table_order(record.failures), ("states", "rewards", "length")
+    whole = failures.columns(slice(None), names) if failures.nbytes(names) <= AT_ONCE else None
     for first in range(0, len(order), BLOCK):
-        some = failures.columns(order[first : first + BLOCK], ("states", "rewards", "length"))
-        yield all_played(task, some["states"], some["rewards"], some["length"])
+        rows = order[first : first + BLOCK]
+        some = {name: whole[name][rows] for name in names} if whole else failures.columns(rows, names)
+        yield played(task, some["states"], some["rewards"], some["length"])

@@ -17,7 +17,7 @@ from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.judged import Agents, of_agents, places_of
 from epymarl_fairtest.report.operators import operator_named
 from epymarl_fairtest.tasks.contract import Array, Task
-from epymarl_fairtest.tasks.scene import AGENT, Field, rounded
+from epymarl_fairtest.tasks.scene import AGENT, Field, Fields, rounded
 
 
 @dataclass(frozen=True)
@@ -103,23 +103,20 @@ def worse_off(received: Array, judged: Agents = "all") -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Played:
-    """One episode without its tests and verdicts."""
+    """Episodes without their tests and verdicts."""
 
-    field: Field
-    received: Array  # (steps+1, n_agents) by each agent so far
-
-
-def played(task: Task, states: Array, rewards: Array, steps: int) -> Played:
-    """One row of episodes, of which so many steps were played."""
-    return _checked(task, Played(task.field(states[: steps + 1]), _received(rewards[None, :steps])[0]))
+    fields: Fields
+    received: Array  # (episodes, most steps+1, n_agents) by each agent so far
 
 
-def all_played(task: Task, states: Array, rewards: Array, steps: NDArray[np.int32]) -> list[Played]:
-    """The same of many rows at once."""
+def played(task: Task, states: Array, rewards: Array, steps: NDArray[np.int32]) -> Played:
+    """Rows of episodes, of which so many steps were played."""
     if (steps < rewards.shape[1]).any():  # one that has ended stands still
         states = states[np.arange(len(steps))[:, None], np.minimum(np.arange(states.shape[1]), steps[:, None])]
-    each = zip(task.fields(states, steps), _received(rewards), steps.tolist(), strict=True)
-    return [_checked(task, Played(field, received[: last + 1])) for field, received, last in each]
+    fields = Fields.of(task.fields(states, steps), steps)
+    for kind, things in fields.casts:
+        refuse_other_agents(task, kind, sum(thing.shape == AGENT for thing in things), rewards.shape[2])
+    return Played(fields, _received(rewards))
 
 
 def _received(rewards: Array) -> Array:
@@ -130,30 +127,30 @@ def _received(rewards: Array) -> Array:
     return received
 
 
-def _checked(task: Task, one: Played) -> Played:
-    agents = one.received.shape[1]
-    if one.field.kind != "none" and len(one.field.agents) != agents:
+def refuse_other_agents(task: Task, kind: str, drawn: int, agents: int) -> None:
+    if kind != "none" and drawn != agents:
         raise FairTestError(
-            f"The task {task.name!r} draws {len(one.field.agents)} bodies of the shape {AGENT!r} for {agents} agents:"
+            f"The task {task.name!r} draws {drawn} bodies of the shape {AGENT!r} for {agents} agents:"
             " its method field must give one for each agent under test."
         )
-    return one
 
 
 def scene_of(
     task: Task, episodes: Episodes, row: int, index: str = "jfi", theta: float | None = None, judged: Agents = "all"
 ) -> Scene:
     """The episode at `row`; `index` is the name of the fairness index that the `judged` agents are judged with."""
-    one = played(task, episodes.states[row], episodes.rewards[row], int(episodes.length[row]))
+    steps = int(episodes.length[row])
+    field, received = task.field(episodes.states[row, : steps + 1]), _received(episodes.rewards[row, None, :steps])[0]
+    refuse_other_agents(task, field.kind, len(field.agents), received.shape[1])
     return Scene(
-        one.field,
-        one.received,
-        INDICES[index](of_agents(one.received, judged)),
+        field,
+        received,
+        INDICES[index](of_agents(received, judged)),
         int(episodes.start_step[row]),
         OPERATORS[episodes.operator[row]],
         int(episodes.id[row]),
         int(episodes.root_seed[row]),
-        episodes.actions[row, : int(episodes.length[row])],
+        episodes.actions[row, :steps],
         theta,
         judged,
     )

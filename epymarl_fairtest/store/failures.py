@@ -33,10 +33,10 @@ def load_failures(path: Path) -> Episodes:
 class FailureRows:
     """The failures of a run, of which those that are taken are read: a long run has more than fit into memory."""
 
-    def __init__(self, path: Path, *, at_once: bool = False) -> None:
+    def __init__(self, path: Path, *, at_once: bool = False, verified: bool = False) -> None:
         refuse_other_formats(path.parent)
         try:
-            columns = read_columns(path, (*COPIED, "operator"), () if at_once else BY_STEP)
+            columns = read_columns(path, (*COPIED, "operator"), () if at_once else BY_STEP, verified=verified)
         except FairTestError as error:
             raise FairTestError(f"{str(path)!r} holds no failures that can be read: {error}") from error
         if columns and (not _fit(columns) or not set(columns["operator"].tolist()) <= set(OPERATORS)):
@@ -57,6 +57,10 @@ class FailureRows:
     def columns(self, rows: Any, names: Iterable[str]) -> dict[str, Any]:
         """What is known of these failures under these names; nothing else of them is read."""
         return {name: self._columns[name][rows] for name in names}
+
+    def nbytes(self, names: Iterable[str]) -> int:
+        """What all that is known under these names takes in memory."""
+        return sum(self._columns[name].nbytes for name in names)
 
 
 def _fit(columns: dict[str, Any]) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import struct
+import math
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.core.files import first_byte
 from epymarl_fairtest.store.checksum import verify
 
 FORMAT = 3
-LOCAL = 30  # bytes before the name of an entry of a zip file; the last four are the lengths of what follows
 
 
 def refuse_missing(folder: Path) -> None:
@@ -66,12 +65,18 @@ def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, N
     return read_columns(path, names)
 
 
-def read_columns(path: Path, names: Collection[str] | None, later: Collection[str] = ()) -> dict[str, Any]:
-    """The same, and those named in `later` as columns whose rows are read when they are asked for."""
+def read_columns(
+    path: Path, names: Collection[str] | None, later: Collection[str] = (), *, verified: bool = False
+) -> dict[str, Any]:
+    """The same, and those named in `later` as columns whose rows are read when they are asked for.
+
+    A file that was `verified` a moment ago is not read from end to end again.
+    """
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise ValueError("it is no file")
-        verify(path)
+        if not verified:
+            verify(path)
         with np.load(path, allow_pickle=False) as file:
             wanted = [name for name in file.files if names is None or name in names]
             arrays = {name: (Column.of(path, name) if name in later else None) or file[name] for name in wanted}
@@ -97,6 +102,10 @@ class Column:
     def ndim(self) -> int:
         return len(self.shape)
 
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
     @classmethod
     def of(cls, path: Path, name: str) -> Column | None:
         """None where it was compressed, or is no plain array of rows."""
@@ -104,9 +113,7 @@ class Column:
             entry = archive.getinfo(f"{name}.npy")
             if entry.compress_type != zipfile.ZIP_STORED:
                 return None
-            file.seek(entry.header_offset)
-            head = file.read(LOCAL)  # of the entry; its name and what else is said of it follow, then the array
-            file.seek(sum(struct.unpack("<HH", head[-4:])), os.SEEK_CUR)
+            first_byte(file, entry)
             if np.lib.format.read_magic(file) != (1, 0):
                 return None
             shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)

@@ -43,7 +43,7 @@ from epymarl_fairtest.core.files import (
 from epymarl_fairtest.core.indices import INDICES
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import Judge, Judged, totals
-from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, sealed, unseal, verify
+from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, checksum_of_written, sealed, unseal, verify
 from epymarl_fairtest.store.content import refuse_odd_manifest
 from epymarl_fairtest.store.failures import are_episodes, load_failures, read_column
 from epymarl_fairtest.store.journal import Entry, append_journal, read_journal, write_journal
@@ -242,8 +242,8 @@ class RunFolder:
                 "episodes": len(episodes),
                 "steps": episodes.executed_steps(),
                 "failures": int(judged.unfair.sum()),
-                "batch_checksum": checksum(batch),
-                "part_checksum": checksum(part) if failing else None,
+                "batch_checksum": checksum_of_written(batch),
+                "part_checksum": checksum_of_written(part) if failing else None,
             }
         )
         leave_to_disk(batch)
@@ -360,7 +360,8 @@ class RunFolder:
         for path in (self.path / "parts").glob("*.npz"):
             if path not in joined:
                 self._set_aside(path, "holds failures of a batch that the journal does not name")
-        files = {name: checksum(self.path / name) for name in (*RESULTS, *self._extra) if (self.path / name).is_file()}
+        written = [path for path in (self.path / name for name in (*RESULTS, *self._extra)) if path.is_file()]
+        files = {path.name: (checksum_of_written if path.suffix == ".npz" else checksum)(path) for path in written}
         files["summary.json"] = zlib.crc32(json_bytes(summary))
         write_json(self.path / CHECKSUMS, sealed({"files": files}))
         write_json(self.path / "summary.json", summary)

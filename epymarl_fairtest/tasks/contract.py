@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.core.registry import LATER, is_name
 from epymarl_fairtest.core.rng import mix
-from epymarl_fairtest.tasks.scene import Field, unknown_field
+from epymarl_fairtest.tasks.scene import Field, Fields, unknown_field
 from epymarl_fairtest.tasks.views import numbered
 
 Array = NDArray[np.float64]
@@ -239,11 +239,11 @@ class Task(ABC):
         """What the states of one episode (steps + 1, state_size) look like, to be drawn."""
         return unknown_field()
 
-    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> list[Field]:
+    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> Fields | list[Field]:
         """The same of many episodes at once, for a page has thousands: (episodes, most steps + 1, state_size).
 
         `steps` says how many each has; one that ended early stands still from then on. Whoever overrides one of the
-        two overrides the other.
+        two overrides the other. As `Fields` they are arrays, which a page packs faster than a list.
         """
         return [self.field(one[: last + 1]) for one, last in zip(states, steps.tolist(), strict=True)]
 

@@ -5,8 +5,9 @@ Pure numpy; knows no drawing tool and no environment.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,80 @@ class Field:
         return [body for body in self.bodies if body.shape == AGENT]
 
 
+class Thing(NamedTuple):
+    """What no step changes of a body."""
+
+    shape: str
+    label: str
+    radius: float
+    level: int | None = None
+    trail: bool = False
+
+
+Cast = tuple[str, tuple[Thing, ...]]  # the kind of a field, and what is on it in the order of drawing
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of many episodes as arrays, of which a field is made when it is asked for: a page has thousands.
+
+    Rows are those of the first body of the first episode, then of its second, and so on.
+    """
+
+    casts: list[Cast]
+    cast: NDArray[np.int64]  # (episodes,) which of them
+    steps: NDArray[np.integer[Any]]  # (episodes,) each body has one row more
+    at: Array  # (rows, 2)
+    present: NDArray[np.bool_]  # (rows,)
+    low: Array  # (episodes, 2)
+    high: Array
+
+    @classmethod
+    def of(cls, fields: Fields | list[Field], steps: NDArray[np.integer[Any]]) -> Fields:
+        if isinstance(fields, Fields):
+            return fields
+        known: dict[Cast, int] = {}
+        cast = [known.setdefault(cast_of(one), len(known)) for one in fields]
+        bodies = [body for one in fields for body in one.bodies]
+        at = np.concatenate([np.empty((0, 2)), *(body.at for body in bodies)])
+        present = np.concatenate([np.empty(0, bool), *(body.present for body in bodies)])
+        low, high = (np.array([getattr(one, name) for one in fields]) for name in ("low", "high"))
+        return cls(list(known), np.array(cast, np.int64), steps, at, present, low, high)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """How many bodies each has."""
+        return np.array([len(things) for _, things in self.casts], np.int64)[self.cast]
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        return np.cumsum(self.sizes * (self.steps + 1))
+
+    def __len__(self) -> int:
+        return len(self.cast)
+
+    def __getitem__(self, which: int) -> Field:
+        (kind, things), rows, end = self.casts[self.cast[which]], self.steps[which] + 1, self._ends[which]
+        parts = [slice(end - rows * n, end - rows * (n - 1)) for n in range(len(things), 0, -1)]
+        bodies = [
+            Body(thing.shape, thing.label, thing.radius, self.at[own], self.present[own], thing.level, thing.trail)
+            for thing, own in zip(things, parts, strict=True)
+        ]
+        return Field(kind, bodies, self.low[which], self.high[which])
+
+    def played(self) -> Fields:
+        """The same without what comes after an end: `at` and `present` (bodies, most steps+1, ...) become rows."""
+        x_y, present = self.at.reshape(-1, 2).T, self.present.reshape(-1)  # all x, then all y: as they are packed
+        if (self.steps + 1 < self.at.shape[1]).any():
+            there = np.flatnonzero(np.arange(self.at.shape[1]) <= np.repeat(self.steps, self.sizes)[:, None])
+            x_y, present = x_y[:, there], present[there]
+        return replace(self, at=x_y.T, present=present)
+
+
+def cast_of(field: Field) -> Cast:
+    return field.kind, tuple(Thing(b.shape, b.label, b.radius, b.level, b.trail) for b in field.bodies)
+
+
 def unknown_field() -> Field:
     return Field("none", [], -np.ones(2), np.ones(2))
 
@@ -59,13 +134,12 @@ def unknown_field() -> Field:
 def plane(bodies: list[Body]) -> Field:
     """A square around everything, and at least where episodes begin: from -1 to 1."""
     at = np.array([body.at for body in bodies]) if bodies else np.zeros((1, 1, 2))
-    low, high = _windows(at[None], np.array([body.radius for body in bodies] or [0.0]))
+    low, high = _windows(at.transpose(2, 0, 1)[:, None], np.array([body.radius for body in bodies] or [0.0]))
     return Field("plane", bodies, low[0], high[0])
 
 
 def _windows(at: Array, radius: Array) -> tuple[Array, Array]:
-    """The corners of such squares: of places (episodes, bodies, steps+1, 2) and the radius of each body."""
-    at = np.ascontiguousarray(at.transpose(3, 0, 1, 2))  # numpy takes four times as long along short rows
+    """The corners of such squares: of places (2, episodes, bodies, steps+1) and the radius of each body."""
     low = np.minimum(-1, (at.min(axis=3) - radius).min(axis=2))
     high = np.maximum(1, (at.max(axis=3) + radius).max(axis=2))
     middle, half = (low + high) / 2, (high - low).max(axis=0) / 2 * 1.03
@@ -83,26 +157,20 @@ class Kind:
     trail: bool = False
 
 
-def planes(kinds: list[Kind], steps: NDArray[np.integer[Any]]) -> list[Field]:
+def planes(kinds: list[Kind], steps: NDArray[np.integer[Any]]) -> Fields:
     """`plane` of many episodes at once: what is on all of them, in the order of drawing, and the steps of each."""
-    at = np.ascontiguousarray(np.concatenate([kind.at for kind in kinds], axis=2).transpose(0, 2, 1, 3))
-    known = [
-        (kind.shape, str(n + 1) if kind.shape == AGENT else kind.label, kind.radius, kind.trail or kind.shape == AGENT)
+    count, (episodes, rows) = sum(kind.at.shape[2] for kind in kinds), kinds[0].at.shape[:2]
+    at = np.empty((2, episodes, count, rows))  # numpy takes four times as long along short rows
+    np.concatenate([kind.at.transpose(3, 0, 2, 1) for kind in kinds], axis=2, out=at)
+    things = tuple(
+        Thing(kind.shape, str(n + 1) if kind.shape == AGENT else kind.label, kind.radius,
+              trail=kind.trail or kind.shape == AGENT)
         for kind in kinds
         for n in range(kind.at.shape[2])
-    ]
-    low, high = _windows(at, np.array([radius for _, _, radius, _ in known]))
-    always = np.ones(at.shape[2], bool)
-
-    def things(places: Array, last: int) -> list[Body]:
-        there = always[: last + 1]
-        return [
-            Body(shape, label, radius, way, there, None, trail)
-            for (shape, label, radius, trail), way in zip(known, places[:, : last + 1], strict=True)
-        ]
-
-    each = zip(at, steps.tolist(), low, high, strict=True)
-    return [Field("plane", things(places, last), least, most) for places, last, least, most in each]
+    )  # fmt: skip
+    low, high = _windows(at, np.array([thing.radius for thing in things]))
+    each, same = at.reshape(2, -1, rows).transpose(1, 2, 0), np.zeros(episodes, np.int64)
+    return Fields([("plane", things)], same, steps, each, np.ones(each.shape[:2], bool), low, high).played()
 
 
 def bodies(

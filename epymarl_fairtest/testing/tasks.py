@@ -290,15 +290,15 @@ def field_can_be_drawn(case: TaskCase) -> None:
 
 def fields_at_once_are_fields_one_by_one(case: TaskCase) -> None:
     """Of episodes that end at different steps, as the page draws them all and as one of them is drawn alone."""
-    from epymarl_fairtest.report.scenes import all_played
+    from epymarl_fairtest.report.scenes import played
 
     episodes, known = case.episodes, case.known
     steps = np.minimum(episodes.length, np.arange(len(episodes), 0, -1))
-    drawn = all_played(known, episodes.states, episodes.rewards, steps)
+    drawn = played(known, episodes.states, episodes.rewards, steps).fields
     assert len(drawn) == len(steps), f"{len(drawn)} fields of {len(steps)} episodes"
-    for one, states, last in zip(drawn, episodes.states, steps.tolist(), strict=True):
-        alone = known.field(states[: last + 1])
-        there, here = (json.dumps(_plain(field)) for field in (one.field, alone))
+    for n, last in enumerate(steps.tolist()):
+        alone = known.field(episodes.states[n, : last + 1])
+        there, here = (json.dumps(_plain(field)) for field in (drawn[n], alone))
         assert there == here, f"fields draws\n{there}\nand field\n{here}"
 
 

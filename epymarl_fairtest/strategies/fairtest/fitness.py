@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.blocks import in_blocks
-from epymarl_fairtest.core.scores import across, probabilities
+from epymarl_fairtest.core.scores import across, by_action, probabilities
 from epymarl_fairtest.predictor import Predictor, Traces
 from epymarl_fairtest.strategies.fairtest.options import OBJECTIVES
 
@@ -19,9 +19,10 @@ def decision_certainty(
     """f3 (Eq. f3): the mean of Σ_k p_k² over agents and steps, p the probabilities of the actions."""
 
     def certainty(q: NDArray[np.float32]) -> NDArray[np.float64]:
-        p = probabilities(q, available, reading, temperature)
-        squares: NDArray[np.float64] = across(np.add, p * p)[..., 0].mean(axis=-1)
-        return squares
+        p = probabilities(by_action(q), available, reading, temperature)
+        squares = np.ascontiguousarray(across(np.add, p * p)[..., 0])
+        mean: NDArray[np.float64] = across(np.add, squares)[..., 0] / squares.shape[-1]
+        return mean
 
     return traces.mean_over_steps(in_blocks(certainty, traces.q, np.float64))
 

@@ -7,6 +7,7 @@ reset, by which rewards are divided.
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from epymarl_fairtest.tasks.foraging.field import food_slots, forget
 from epymarl_fairtest.tasks.foraging.simpler import simplifications
 from epymarl_fairtest.tasks.foraging.situations import course, situation
 from epymarl_fairtest.tasks.layers import set_clocks, wrappers
-from epymarl_fairtest.tasks.scene import Body, Field
+from epymarl_fairtest.tasks.scene import Cast, Field, Fields, Thing
 
 
 def _simulator(chain: list[Any]) -> Any | None:
@@ -55,6 +56,14 @@ def _matches(levels: Array, low: Array, high: Array) -> NDArray[np.bool_]:
         fits &= open_to.any(axis=1) | np.isnan(level)
         free[np.arange(len(levels)), taken] &= np.isnan(level)
     return fits
+
+
+@lru_cache(4096)  # a page has the same levels again and again
+def _cast(foods: tuple[float, ...], players: tuple[float, ...]) -> Cast:
+    """What is on the field, by its levels."""
+    squares = (Thing("square", f"{level:.0f}", 0.4) for level in foods)
+    agents = (Thing("agent", str(n), 0.4, int(level), trail=True) for n, level in enumerate(players, 1))
+    return "grid", (*squares, *agents)
 
 
 class ForagingTask(Task):
@@ -274,39 +283,40 @@ class ForagingTask(Task):
     def field(self, states: Array) -> Field:
         return self.fields(states[None], np.array([len(states) - 1]))[0]
 
-    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> list[Field]:
-        def places(row: Array, col: Array) -> Array:
-            """Counted from the top left, to x, y."""
-            return np.stack([col, self.rows - 1 - row], axis=-1)
-
+    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> Fields:
         whose, (row, col, level), there = self._foods(states)
-        still = np.broadcast_to(places(row, col)[:, None], (*there.shape, 2))
-        foods, ends = list(zip(level, still, there, strict=True)), np.searchsorted(whose, np.arange(len(states) + 1))
-        players = self.players(states).swapaxes(1, 2)  # (episodes, n_agents, steps+1, 3)
-        at, levels = places(players[..., 0], players[..., 1]), players[:, :, 0, 2].astype(int).tolist()
-        always, low, high = np.ones(states.shape[1], bool), np.full(2, -0.5), np.array([self.cols, self.rows]) - 0.5
-        drawn = []
-        for n, length in enumerate((steps + 1).tolist()):
-            own = foods[ends[n] : ends[n + 1]]
-            things = [Body("square", f"{worth:.0f}", 0.4, cell[:length], when[:length]) for worth, cell, when in own]
-            for agent, (way, worth) in enumerate(zip(at[n], levels[n], strict=True), 1):
-                things.append(Body("agent", str(agent), 0.4, way[:length], always[:length], worth, True))
-            drawn.append(Field("grid", things, low, high))
-        return drawn
+        players = np.ascontiguousarray(self.players(states).transpose(3, 0, 2, 1))  # (3, episodes, n_agents, steps+1)
+        levels, foods = players[2, :, :, 0].tolist(), level.tolist()
+        ends = np.searchsorted(whose, np.arange(len(states) + 1)).tolist()
+        known: dict[Any, int] = {}  # levels of food and players
+        cast = [
+            known.setdefault((tuple(foods[ends[n] : ends[n + 1]]), tuple(own)), len(known))
+            for n, own in enumerate(levels)
+        ]
+        order = np.argsort(np.concatenate([whose, np.repeat(np.arange(len(states)), self.n_agents)]), kind="stable")
+        at = np.empty((2, len(order), states.shape[1]))  # x and y of the food of an episode, then of its players
+        for axis, (food, player) in enumerate(((col, players[1]), (row, players[0]))):
+            still = np.broadcast_to(food[:, None], there.shape)
+            at[axis] = np.concatenate([still, player.reshape(-1, states.shape[1])])[order]
+        at[1] = self.rows - 1 - at[1]  # rows are counted from the top
+        present = np.concatenate([there, np.ones((len(order) - len(there), states.shape[1]), bool)])[order]
+        low, high = np.full((len(states), 2), -0.5), np.tile(np.array([self.cols, self.rows]) - 0.5, (len(states), 1))
+        casts, which = [_cast(*one) for one in known], np.array(cast, np.int64)
+        return Fields(casts, which, steps, at.transpose(1, 2, 0), present, low, high).played()
 
     def _foods(self, states: Array) -> tuple[NDArray[np.int64], Array, NDArray[np.bool_]]:
         """Of each food its episode, its row, column and level, and at which steps it is there.
 
         Slots move up when food goes, so food is known by its cell. Cells are numbered: np.unique of rows takes long.
         """
-        row, col, level = np.moveaxis(self.food(states).astype(np.int64), -1, 0)
+        row, col, level = self.food(states).transpose(3, 2, 0, 1).astype(np.int64, order="C")
         most = level.max(initial=0) + 1
-        slots = np.where(level > 0, (row * self.cols + col) * most + level, -1)  # (episodes, steps+1, slots)
-        known = np.sort(slots.reshape(len(slots), -1), axis=1)
+        slots = np.where(level > 0, (row * self.cols + col) * most + level, -1)  # (slots, episodes, steps+1)
+        known = np.sort(slots.swapaxes(0, 1).reshape(len(states), -1), axis=1)
         new = known >= 0
         new[:, 1:] &= known[:, 1:] != known[:, :-1]
         whose, food = np.nonzero(new)[0], known[new]
-        there = (slots[whose] == food[:, None, None]).any(axis=-1)
+        there = (slots[:, whose] == food[:, None]).any(axis=0)
         cell = food // most
         return whose, np.array([cell // self.cols, cell % self.cols, food % most], np.float64), there
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.tasks.contract import Allocation, Array, Kernel, Task, env_reward
 from epymarl_fairtest.tasks.mpe.rules import MpeTask, distance, paid_by
-from epymarl_fairtest.tasks.scene import Field, Kind, planes
+from epymarl_fairtest.tasks.scene import Field, Fields, Kind, planes
 from epymarl_fairtest.tasks.spread.features import features
 from epymarl_fairtest.tasks.spread.situations import course, situation
 
@@ -65,7 +65,7 @@ class SpreadTask(MpeTask):
     def field(self, states: Array) -> Field:
         return self.fields(states[None], np.array([len(states) - 1]))[0]
 
-    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> list[Field]:
+    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> Fields:
         agents = Kind("agent", self.positions(states), 0.15)  # sizes are the simulator's own
         return planes([Kind("target", self.landmarks(states), 0.05), agents], steps)
 

@@ -14,7 +14,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.tasks.contract import Allocation, Array, Kernel, Task, env_reward
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe.rules import MpeTask, distance, paid_by
-from epymarl_fairtest.tasks.scene import Field, Kind, planes
+from epymarl_fairtest.tasks.scene import Field, Fields, Kind, planes
 from epymarl_fairtest.tasks.tag.features import features
 from epymarl_fairtest.tasks.tag.situations import course, situation
 
@@ -86,7 +86,7 @@ class TagTask(MpeTask):
     def field(self, states: Array) -> Field:
         return self.fields(states[None], np.array([len(states) - 1]))[0]
 
-    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> list[Field]:
+    def fields(self, states: Array, steps: NDArray[np.integer[Any]]) -> Fields:
         agents = Kind("agent", self.positions(states), 0.075)  # sizes are the simulator's own
         prey = Kind("diamond", self.everyone(states)[..., self.n_agents :, :2], 0.05, "prey", trail=True)
         return planes([Kind("disc", self.landmarks(states), 0.2), prey, agents], steps)
