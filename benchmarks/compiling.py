@@ -1,8 +1,9 @@
 """What the first run on a machine compiles: CPU seconds per kernel, on a cold cache, in a process per task.
 
-    python -m benchmarks.compiling [--policies policies/mpe-qmix ...] [--top 12]
+    python -m benchmarks.compiling [--policies policies/mpe-qmix ...] [--top 12] [--explained]
 
-A small default run (budget 200) reaches every kernel that a large one needs. A kernel's seconds are its own, without
+A small default run (budget 200) reaches every kernel that a large one needs, with --explained those of the explanation,
+too. A kernel's seconds are its own, without
 those of the kernels that it calls; `numba's own` is what numba compiles of itself for them.
 """
 
@@ -41,12 +42,12 @@ json.dump(listener.spent, open(sys.argv[1], "w"))
 """
 
 
-def compiled(policy: Path) -> dict[str, list[float]]:
+def compiled(policy: Path, explained: bool) -> dict[str, list[float]]:
     """CPU seconds of each compilation, by kernel."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told.json"
         words = ["run", "--policy", str(policy), "--budget", "200", "--seed", "0", "--out", f"{folder}/run"]
-        words += ["--set", "explain=0", "--set", "report=false"]
+        words += ["--set", "report=false", *([] if explained else ["--set", "explain=0"])]
         environment = {**os.environ, "NUMBA_CACHE_DIR": f"{folder}/cache"}
         command = [sys.executable, "-W", "ignore", "-c", RUN, str(told), *words]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=environment)
@@ -58,9 +59,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", nargs="+", type=Path, default=TEAMS)
     parser.add_argument("--top", type=int, default=12, help="kernels that are listed")
+    parser.add_argument("--explained", action="store_true", help="with the explanation of failures")
     given = parser.parse_args()
     for policy in given.policies:
-        spent = compiled(policy.resolve())
+        spent = compiled(policy.resolve(), given.explained)
         own = {name: times for name, times in spent.items() if not name.startswith("numba.")}
         rest = [time for name, times in spent.items() if name not in own for time in times]
         total = sum(map(sum, spent.values()))

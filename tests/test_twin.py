@@ -11,6 +11,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils import seeding
+from numba import njit
+from numba.core import event
+from numba.core.dispatcher import Dispatcher
 from support import (
     AGENTS,
     KEYS,
@@ -27,18 +30,26 @@ from support import (
 from benchmarks.exact import measure
 from epymarl_fairtest.core.episodes import Tests, operator_code
 from epymarl_fairtest.core.errors import FairTestError
+from epymarl_fairtest.engine import advance, choice, meeting
 from epymarl_fairtest.engine import twin as twin_engine
+from epymarl_fairtest.engine.advance import record
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.meeting import Answers
 from epymarl_fairtest.engine.selection import make_engine, twin_of
 from epymarl_fairtest.engine.twin import Twin, prove
 from epymarl_fairtest.host.hosts import Host
 from epymarl_fairtest.strategies import configure
+from epymarl_fairtest.strategies.scout import spacing
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
 from epymarl_fairtest.tasks.contract import Kernel
+from epymarl_fairtest.tasks.foraging import twin as foraging
+from epymarl_fairtest.tasks.kernels import seeds
 from epymarl_fairtest.tasks.kernels.seeds import WORDS, next_double, next_integer, next_permutation, seed_stream
+from epymarl_fairtest.tasks.mpe import physics
+from epymarl_fairtest.tasks.spread import twin as spread
 from epymarl_fairtest.tasks.spread.twin import SpreadTwin
+from epymarl_fairtest.tasks.tag import twin as tag
 from epymarl_fairtest.tasks.world import World
 from epymarl_fairtest.team.contract import CHUNK, Team
 
@@ -181,6 +192,46 @@ def test_a_twins_episode_does_not_depend_on_the_batch_or_the_threads(task: str) 
     together = twin(task, "gru").execute(tests)
     assert_identical(twin(task, "gru", threads=2).execute(tests), together)
     assert_identical(twin(task, "gru").execute(tests.take([3, CHUNK + 1])), together.take([3, CHUNK + 1]))
+
+
+@pytest.mark.parametrize("task", ["spread", "tag"])
+def test_groups_that_move_at_the_same_time_are_not_in_each_others_way(task: str) -> None:
+    tests = some_tests(task, 3 * twin_engine.FEWEST, seed=19)
+    assert_identical(twin(task, threads=3).execute(tests), twin(task).execute(tests))
+
+
+def test_a_batch_of_which_nothing_seen_is_kept_needs_no_kernel_of_its_own() -> None:
+    engine, tests = twin("spread"), some_tests("spread", 5)
+    engine.execute(tests)
+    before = len(record.signatures)
+    engine.keeps_obs = False
+    engine.execute(tests)
+    assert len(record.signatures) == before
+
+
+@pytest.mark.parametrize("module", [advance, choice, meeting, seeds, physics, spread, tag, foraging, spacing])
+def test_no_kernel_makes_arrays_which_numba_would_have_to_compile(module: Any) -> None:
+    kernels = [one for one in vars(module).values() if isinstance(one, Dispatcher)]
+    assert kernels
+    for kernel in kernels:
+        assert not {"zeros", "empty", "full", "ones", "view"} & set(kernel.py_func.__code__.co_names), kernel
+
+
+def test_what_is_seen_is_kept_without_compiling_text_for_an_error_that_cannot_be() -> None:
+    begun: list[str] = []
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            begun.append(event.data["dispatcher"].py_func.__module__)
+
+        def on_end(self, event: Any) -> None: ...
+
+    rows, seen, last = np.arange(2), np.zeros((2, 3), np.uint32), np.zeros((2, 3), np.int16)
+    with event.install_listener("numba:compile", Listener()):
+        recall = njit(meeting._recall.py_func)  # anew, not from the cache
+        assert recall(rows, seen, last, np.full(8, -1), seen.copy(), last.copy(), 0, rows.copy(), rows.copy()) == 1
+    assert meeting.__name__ in begun
+    assert not [name for name in begun if "unicode" in name]
 
 
 def test_a_policy_without_a_memory_is_asked_once_about_what_is_seen() -> None:

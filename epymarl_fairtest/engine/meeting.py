@@ -145,13 +145,16 @@ def _words(values: NDArray[Any]) -> Words:
     return np.ascontiguousarray(values).reshape(len(values), -1).view(np.uint32)
 
 
-@njit(cache=True, nogil=True)
 def first_alike(rows: Rows, one: Words, other: Words, last: NDArray[np.int16]) -> Rows:
     """For each of these rows which of them is the first that holds the same in all three."""
-    places = 16
-    while places < 2 * len(rows):
-        places *= 2
-    table, first = np.full(places, -1), np.empty(len(rows), np.int64)
+    table, first = np.full(max(16, 2 ** (2 * len(rows) - 1).bit_length()), -1), np.empty(len(rows), np.int64)
+    _find_alike(rows, one, other, last, table, first)
+    return first
+
+
+@njit(cache=True, nogil=True)
+def _find_alike(rows: Rows, one: Words, other: Words, last: NDArray[np.int16], table: Rows, first: Rows) -> None:
+    places = len(table)
     for number in range(len(rows)):
         row, word = rows[number], np.uint64(1)
         for column in range(one.shape[1]):
@@ -168,7 +171,6 @@ def first_alike(rows: Rows, one: Words, other: Words, last: NDArray[np.int16]) -
             place = (place + 1) & (places - 1)
         else:
             table[place] = number
-    return first
 
 
 @njit(cache=True, nogil=True)
@@ -185,12 +187,20 @@ def receive_alike(
                 totals[one, agent] += paid[now, one, agent]
 
 
-@njit(cache=True, nogil=True)
 def recalled(
     rows: Rows, seen: Words, last: NDArray[np.int16], table: Rows, kept: Words, kept_last: NDArray[np.int16], count: int
 ) -> tuple[Rows, Rows]:
     """Where what each of these rows sees is kept, and which rows were added to it behind the first `count`."""
     places, new = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    added = _recall(rows, seen, last, table, kept, kept_last, count, places, new)
+    return places, new[:added]
+
+
+@njit(cache=True, nogil=True)
+def _recall(
+    rows: Rows, seen: Words, last: NDArray[np.int16], table: Rows, kept: Words, kept_last: NDArray[np.int16],
+    count: int, places: Rows, new: Rows,
+) -> int:  # fmt: skip
     added = 0
     for number in range(len(rows)):
         row, word = rows[number], np.uint64(1)
@@ -201,11 +211,14 @@ def recalled(
             at = (at + 1) & (len(table) - 1)
         if table[at] < 0:
             table[at] = count + added
-            kept[table[at]], kept_last[table[at]] = seen[row], last[row]
+            for column in range(seen.shape[1]):  # one by one: a slice needs text for an error message compiled
+                kept[table[at], column] = seen[row, column]
+            for column in range(last.shape[1]):
+                kept_last[table[at], column] = last[row, column]
             new[added] = row
             added += 1
         places[number] = table[at]
-    return places, new[:added]
+    return added
 
 
 @njit(cache=True, nogil=True)

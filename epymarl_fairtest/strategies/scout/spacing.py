@@ -117,11 +117,15 @@ def _compare_with_taken(
             near[row] = found if found < near[row] else near[row]
 
 
-@njit(cache=True, nogil=True)
 def classes(places: Places, radius: float) -> Rows:
     """The class of each start: that of the first centre within `radius`, or a new one in the middle of which it is."""
-    label = np.empty(len(places), np.int64)
-    middle = np.empty(len(places), np.int64)
+    label, middle = np.zeros(len(places), np.int64), np.zeros(len(places), np.int64)
+    _classify(places, radius, label, middle)
+    return label
+
+
+@njit(cache=True, nogil=True)
+def _classify(places: Places, radius: float, label: Rows, middle: Rows) -> None:
     count = 0
     for row in range(len(places)):
         label[row] = count
@@ -132,7 +136,6 @@ def classes(places: Places, radius: float) -> Rows:
         if label[row] == count:
             middle[count] = row
             count += 1
-    return label
 
 
 @njit(cache=True, nogil=True)

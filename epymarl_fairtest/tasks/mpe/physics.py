@@ -35,7 +35,8 @@ def columns(rows: int, kind: Any = np.float64) -> NDArray[Any]:
     """Zeros for so many numbers of each world of a block, where the processor's widest registers like them best."""
     memory = np.zeros(rows * BLOCK * np.dtype(kind).itemsize + LINE, np.uint8)
     first = -memory.ctypes.data % LINE
-    return memory[first : first + len(memory) - LINE].view(kind).reshape(rows, BLOCK)
+    zeros: NDArray[Any] = memory[first : first + len(memory) - LINE].view(kind).reshape(rows, BLOCK)
+    return zeros
 
 
 class Room(threading.local):
