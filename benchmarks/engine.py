@@ -42,7 +42,7 @@ from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.team.checkpoint import rebuild, record_of_training
 from epymarl_fairtest.team.contract import CHUNK
-from epymarl_fairtest.team.policy import Agent
+from epymarl_fairtest.team.policy import Agent, Between
 from epymarl_fairtest.testing import random_team
 
 TASKS = {"spread": "fairtest_mpe", "tag": "fairtest_pp", "foraging": "fairtest_lbf"}
@@ -119,32 +119,37 @@ def measure_twin(task: str, agent: str) -> dict[str, Any]:
     return {"task": task, "agent": agent, "host": host.name, **beside_products(training, twin, tests)}
 
 
-def products(training: Training, worlds: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def products(training: Training, worlds: int) -> dict[str, Callable[[], Any]]:
     """What the host's agent computes for this many worlds: its matrix products, each with its bias, and all of its
-    layers, which are the same with what is done to every number between them (the activations and the GRU's gates)."""
+    layers, which are the same with what is done to every number between them (the activations and the GRU's gates); and
+    these layers as the twin has them computed (`ours`)."""
     weights = {name: weight.detach() for name, weight in training.mac.agent.state_dict().items()}
     rows = worlds * training.args.n_agents
     pairs = [(weight, weights[name.replace("weight", "bias")]) for name, weight in weights.items() if "weight" in name]
     inputs = [torch.randn(rows, weight.shape[1]) for weight, _ in pairs]
-    hidden = torch.randn(rows, weights["fc2.weight"].shape[1])
-    agent = Agent(weights, recurrent="rnn.weight_hh" in weights)
+    actions, size = weights["fc2.weight"].shape
+    hidden, recurrent = torch.randn(rows, size), "rnn.weight_hh" in weights
+    agent = Agent(weights, recurrent)
+    calls = agent.calls(inputs[0], hidden.clone(), Between(rows, size, recurrent), torch.empty(rows, actions))
 
     def bare() -> None:
         for given, (weight, bias) in zip(inputs, pairs, strict=True):
             torch.nn.functional.linear(given, weight, bias)
 
-    return bare, lambda: agent(inputs[0], hidden)
+    def ours() -> None:
+        for call in calls:
+            call()
+
+    return {"products": bare, "layers": lambda: agent(inputs[0], hidden), "ours": ours}
 
 
 def beside_products(training: Training, twin: Twin, tests: Tests, rounds: int = 9) -> dict[str, float]:
     """µs of CPU time for a step of 256 worlds on the twin, with all that belongs to it: resets, the record, Python; and
     for the products of such a step. In turns, the least of each: other tenants of the machine only ever slow it."""
-    bare, layers = products(training, CHUNK)
     alone = tests.take(slice(0, CHUNK))
     steps = {"step": twin.execute(tests).executed_steps(), "step_alone": twin.execute(alone).executed_steps()}
     works: dict[str, tuple[Callable[[], Any], float]] = {
-        "products": (bare, 1.0),
-        "layers": (layers, 1.0),
+        **{name: (work, 1.0) for name, work in products(training, CHUNK).items()},
         "step": (lambda: twin.execute(tests), steps["step"] / CHUNK),
         "step_alone": (lambda: twin.execute(alone), steps["step_alone"] / CHUNK),
     }
@@ -157,7 +162,7 @@ def beside_products(training: Training, twin: Twin, tests: Tests, rounds: int = 
                 for _ in range(times):
                     work()
                 least[name] = min(least[name], (time.process_time() - start) * 1e6 / count / times)
-    ratios = {f"{name}_ratio": least[name] / least["products"] for name in ("layers", "step", "step_alone")}
+    ratios = {f"{name}_ratio": least[name] / least["products"] for name in ("layers", "ours", "step", "step_alone")}
     ratios["step_layers_ratio"] = least["step"] / least["layers"]
     return {**{f"{name}_us": found for name, found in least.items()}, **ratios}
 
@@ -166,16 +171,19 @@ def show_floor(rows: Sequence[dict[str, Any]]) -> None:
     print(
         f"\nµs of CPU time for a step of {CHUNK} worlds, and how often the time of its matrix products: those that the"
     )
-    print("host's agent computes for so many worlds, with biases; its layers are these with activations and gates;")
-    print("the bar is for a step beside the products, and how often it takes the time of the layers is in brackets")
-    columns = f"{'task':<10}{'agent':<8}{'products':>9}{'layers':>8}{'':>7}{'step':>8}"
+    print("host's agent computes for so many worlds, with biases; its layers are these with activations and gates, and")
+    print(
+        "ours the same layers as the twin has them computed; the bar is for a step beside the products, and how often"
+    )
+    print("it takes the time of the host's layers is in brackets")
+    columns = f"{'task':<10}{'agent':<8}{'products':>9}{'layers':>8}{'':>7}{'ours':>8}{'':>7}{'step':>8}"
     print(f"{columns}{'':>15}   bar{'batch of 256 alone':>21}")
     for row in rows:
         bar = BARS[row["agent"]]
         told = "met" if row["step_ratio"] <= bar else "missed"
         print(
             f"{row['task']:<10}{row['agent']:<8}{row['products_us']:>9.0f}{row['layers_us']:>8.0f}"
-            f"{row['layers_ratio']:>6.2f}x{row['step_us']:>8.0f}{row['step_ratio']:>6.2f}x"
+            f"{row['layers_ratio']:>6.2f}x{row['ours_us']:>8.0f}{row['ours_ratio']:>6.2f}x{row['step_us']:>8.0f}{row['step_ratio']:>6.2f}x"
             f" ({row['step_layers_ratio']:.2f}x){bar:>6}x {told:<6}"
             f"{row['step_alone_us']:>8.0f}{row['step_alone_ratio']:>6.2f}x"
         )
