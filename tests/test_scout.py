@@ -301,18 +301,23 @@ def all_kinds_of_features(rows: int, seed: int) -> NDArray[np.float64]:
     return np.stack(list(features.values()), axis=1)
 
 
-@pytest.mark.parametrize("right", [True, False])
-@pytest.mark.parametrize("rows", [40, 65, 128, 271, 2000])
+@pytest.mark.parametrize("wrong", [None, "_quantiles", "_middles"])
+@pytest.mark.parametrize("rows", [1, 2, 40, 65, 128, 271, 2000])
 def test_boosting_is_that_of_scikit_learn_to_the_last_bit(
-    monkeypatch: pytest.MonkeyPatch, rows: int, right: bool
+    monkeypatch: pytest.MonkeyPatch, rows: int, wrong: str | None
 ) -> None:
     """Also where scikit-learn puts edges elsewhere: then ours do not count."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     from epymarl_fairtest.strategies.scout import boosting
 
-    edges = boosting._edges
-    monkeypatch.setattr(boosting, "_edges", lambda *given: [one + (not right) * 0.25 for one in edges(*given)])
+    if wrong is not None:
+        edges = getattr(boosting, wrong)
+        shifted = {
+            "_quantiles": lambda *given: [one + 0.25 for one in edges(*given)],
+            "_middles": lambda *given: edges(*given) + 0.25,
+        }
+        monkeypatch.setattr(boosting, wrong, shifted[wrong])
     features = all_kinds_of_features(rows, seed=rows)
     received = np.nansum(features[:, [0, 1, 5, 7, 10]], axis=1) + np.random.default_rng(1).normal(size=rows)
     options: dict[str, Any] = {"max_iter": 8, "max_bins": 64, "early_stopping": False, "random_state": 0}
@@ -324,15 +329,14 @@ def test_boosting_is_that_of_scikit_learn_to_the_last_bit(
     assert ours.predict(asked).tobytes() == theirs.predict(asked).tobytes()
 
 
-def test_scikit_learn_is_asked_about_one_feature_of_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And about those of few values; all of them would be its own, slower way."""
+def test_scikit_learn_is_asked_about_one_feature_of_many_values_and_one_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
     from epymarl_fairtest.strategies.scout import boosting
 
     asked: list[int] = []
     mapper = type(boosting.Boosting(max_iter=1).fit(np.eye(30), np.arange(30.0))._bin_mapper)
     fit = mapper.fit
     monkeypatch.setattr(mapper, "fit", lambda self, rows, *more: asked.append(rows.shape[1]) or fit(self, rows, *more))
-    boosting.Boosting(max_iter=1, max_bins=64).fit(all_kinds_of_features(500, 0)[:, [0, 0, 1, 10]], np.arange(500.0))
+    boosting.Boosting(max_iter=1, max_bins=64).fit(all_kinds_of_features(500, 0)[:, [0, 0, 1, 3, 10]], np.arange(500.0))
     assert asked[0] == 2  # once more where another version of it disagrees
 
 
