@@ -173,6 +173,17 @@ def test_nothing_is_compiled_for_few_paths_and_many_are_packed_alike(monkeypatch
     assert found[0] == found[70] == found[200]
 
 
+def test_many_paths_are_packed_by_the_compiled_packing_however_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "FEW", 50)
+    packs: list[int] = []
+    monkeypatch.setattr(packing, "fastest_pack", lambda: packs.append(len(together)) or compiled.pack)
+    paths, lengths = some_paths(200, 2)
+    together = Packing(100.0)
+    for first in range(0, 200, 20):
+        together.add(paths[first : first + 20], lengths[first : first + 20])
+    assert packs == [1] * 8, "all but the first two parts"
+
+
 @cache
 def trained() -> tuple[Team, Engine]:
     team = saved_team(shipped("policies") / "mpe-iql", "env")

@@ -142,11 +142,13 @@ def write_atomically(path: Path, fill: Callable[[BinaryIO], Any]) -> None:
         raise cannot_write(path, error) from error
 
 
-def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False) -> None:
-    """An .npz that numpy reads without pickle."""
+def write_arrays(
+    path: Path, arrays: Mapping[str, NDArray[Any]], *, compressed: bool = False, level: int | None = None
+) -> None:
+    """An .npz that numpy reads without pickle; `level` says how hard zlib tries to make a compressed one small."""
 
     def fill(file: BinaryIO) -> None:
-        with _archive(file, compressed=compressed) as archive:
+        with _archive(file, compressed=compressed, level=level) as archive:
             for name, array in arrays.items():
                 with _entry(archive, name, array.dtype, array.shape) as entry:
                     _write_values(entry, array)
@@ -171,8 +173,9 @@ def write_columns(path: Path, columns: Mapping[str, Sequence[Callable[[], NDArra
     write_atomically(path, fill)
 
 
-def _archive(file: BinaryIO, *, compressed: bool = False) -> zipfile.ZipFile:
-    return zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED, allowZip64=True)
+def _archive(file: BinaryIO, *, compressed: bool = False, level: int | None = None) -> zipfile.ZipFile:
+    how = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
+    return zipfile.ZipFile(file, "w", how, allowZip64=True, compresslevel=level)
 
 
 @contextlib.contextmanager

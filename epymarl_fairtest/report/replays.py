@@ -21,7 +21,7 @@ from epymarl_fairtest.store.finished import FinishedRun
 from epymarl_fairtest.tasks.contract import Task
 
 LONGEST = 120  # steps; films of longer episodes would outweigh the rest of the page
-AT_ONCE = 2**27  # bytes of failures that are read before they are put in order
+AT_ONCE = 80_000_000  # bytes of failures that are read before they are put in order: fewer than a search has freed
 ROOM = 3_700_000  # characters for the steps of all failures and, as far as they leave any, for films
 
 

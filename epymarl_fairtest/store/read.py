@@ -79,7 +79,10 @@ def read_columns(
             verify(path)
         with np.load(path, allow_pickle=False) as file:
             wanted = [name for name in file.files if names is None or name in names]
-            arrays = {name: (Column.of(path, name) if name in later else None) or file[name] for name in wanted}
+            entries = {name: file.zip.getinfo(f"{name}.npy") for name in wanted if name in later}
+            arrays = {
+                name: (Column.of(path, entries[name]) if name in later else None) or file[name] for name in wanted
+            }
         if not all(isinstance(array, np.ndarray | Column) for array in arrays.values()):
             raise ValueError("it holds more than arrays")
         return arrays
@@ -107,12 +110,11 @@ class Column:
         return math.prod(self.shape) * self.dtype.itemsize
 
     @classmethod
-    def of(cls, path: Path, name: str) -> Column | None:
+    def of(cls, path: Path, entry: zipfile.ZipInfo) -> Column | None:
         """None where it was compressed, or is no plain array of rows."""
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
-            entry = archive.getinfo(f"{name}.npy")
-            if entry.compress_type != zipfile.ZIP_STORED:
-                return None
+        if entry.compress_type != zipfile.ZIP_STORED:
+            return None
+        with open(path, "rb") as file:
             first_byte(file, entry)
             if np.lib.format.read_magic(file) != (1, 0):
                 return None

@@ -45,7 +45,7 @@ from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import Judge, Judged, totals
 from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, checksum_of_written, sealed, unseal, verify
 from epymarl_fairtest.store.content import refuse_odd_manifest
-from epymarl_fairtest.store.failures import are_episodes, load_failures, read_column
+from epymarl_fairtest.store.failures import FailureRows, are_episodes, load_failures, read_column
 from epymarl_fairtest.store.journal import Entry, append_journal, read_journal, write_journal
 from epymarl_fairtest.store.lock import FILE as LOCK_FILE
 from epymarl_fairtest.store.lock import Lock
@@ -66,7 +66,7 @@ NEEDED = ("settings", "seed", "theta", "command", "policy_digest")  # of a manif
 PIECES = ("batches", "parts")  # folders of what is executed and of its failures, batch by batch
 PIECE = re.compile(r"[0-9]{5,}\.npz")
 WRITTEN_INTO = (*PIECES, "damaged", "policy", "report")
-ROOM = 2**27  # bytes of failures that are kept in memory
+QUICKLY = 4  # level of zlib for what is large: 6 takes up to four times as long for at most an eighth less
 Warn = Callable[[str], None]
 
 
@@ -80,7 +80,7 @@ class RunFolder:
     It is locked for this process from then on; leaving it as a context (or finishing) unlocks it.
     """
 
-    _kept: Mapping[Path, Episodes] = {}  # files of failures that were read, for they are asked for again
+    _kept: Mapping[Path, FailureRows] = {}  # files of failures that were opened, for they are asked for again
 
     def __init__(self, path: Path, warn: Warn = warnings.warn) -> None:
         self.path, self.resumed, self._warn = path, False, warn
@@ -283,12 +283,10 @@ class RunFolder:
             first += count
         return Episodes.concatenate(chosen)
 
-    def _read(self, path: Path) -> Episodes:
-        """A file of failures. Those that were read before are kept as long as there is room for them."""
+    def _read(self, path: Path) -> FailureRows:
+        """A file of failures, of which only rows that are asked for are read; it is kept, for others are asked for."""
         if path not in self._kept:
-            episodes = load_failures(path)
-            held = sum(array.nbytes for one in (episodes, *self._kept.values()) for array in vars(one).values())
-            self._kept = {**(self._kept if held <= ROOM else {}), path: episodes}
+            self._kept = {**self._kept, path: FailureRows(path)}
         return self._kept[path]
 
     def _parts(self) -> list[tuple[Path, int]]:
@@ -351,8 +349,8 @@ class RunFolder:
 
     def write_evidence(self, executions: dict[str, NDArray[Any]], evidence: dict[str, NDArray[Any]]) -> None:
         """What the report draws: one row per executed episode, and what the method kept."""
-        write_arrays(self.path / "executions.npz", executions, compressed=True)
-        write_arrays(self.path / "evidence.npz", evidence, compressed=True)
+        for name, arrays in (("executions.npz", executions), ("evidence.npz", evidence)):
+            write_arrays(self.path / name, arrays, compressed=True, level=QUICKLY)
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write the checksums, the summary, and only then delete what failures.npz was made from."""

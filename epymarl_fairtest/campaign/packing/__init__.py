@@ -35,7 +35,7 @@ class Packing:
     """
 
     def __init__(self, distance: float) -> None:
-        self._distance, self._count = distance, 0
+        self._distance, self._count, self._seen = distance, 0, 0
         self._largest = 0.0  # of the coordinates: sums of them are exact to a share of it
         self._kept: Paths | None = None
         self._cells: Any = None  # what the compiled packing knows of those kept
@@ -67,7 +67,8 @@ class Packing:
         new = paths_of(positions, lengths, stored.places.shape[1])
         self._largest = max(self._largest, float(np.abs(new.places).max()))
         reach = positions.shape[2] * (self._distance * (1 + ROUNDING) + 2 * ROUNDING * self._largest)
-        pack = plain.pack if self._count + len(positions) <= FEW else fastest_pack()
+        self._seen += len(positions)
+        pack = plain.pack if self._seen <= FEW else fastest_pack()
         self._cells = pack(stored, self._count, new, Near(self._distance, reach, first), numbers, self._cells)
         self._count = max(self._count, int(numbers.max()) + 1)
         return numbers
