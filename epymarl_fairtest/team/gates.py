@@ -20,72 +20,82 @@ Values = NDArray[np.float32]
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-# (2^f - 1) / f for f in [-0.5, 0.5], interpolated at Chebyshev's points: off by 2^-37 of its value at most.
-C0, C1, C2, C3 = 0.6931471805568324, 0.24022650695888503, 0.055504109063258665, 0.009618129135236136
-C4, C5, C6, C7 = 0.0013333478473685331, 0.00015403475186534046, 1.5303700711395797e-05, 1.32508055167583e-06
-TWICE_LOG2_E = 2.0 / math.log(2.0)
-ONE = 10.0  # from here on the nearest float is 1
-# How near a tie, in parts of the value, torch may take the other float; twice what any float showed.
-NEAR_TIE, NEAR_TIE_FROM_4 = 0.002 * 2.0**-23, 0.014 * 2.0**-23
+# tanh(g) / g by powers of g^2 for g within a quarter of ln 2, interpolated at Chebyshev's points: off by 2^-41 at most.
+C0, C1, C2 = 0.9999999999995898, -0.33333333265029647, 0.13333315114633162
+C3, C4 = -0.05395121858203856, 0.021217054756894105
+TWICE_LOG2_E, HALF_LN_2 = 2.0 / math.log(2.0), math.log(2.0) / 2.0
+# What is added to this is rounded to a whole number, whose last bits are the exponent of that power of 2.
+TO_WHOLE = 1.5 * 2.0**52 + 1023.0
+ONE, FOUR = np.float32(10.0), np.float32(4.0)  # from ONE on the nearest float is 1
+# How near the middle of two floats, in parts of their distance, torch may take the other one; twice what any showed.
+NEAR, NEAR_FROM_4 = 0.004, 0.028
+BELOW = 29  # bits of a double below the last one of a float
+FAR, FAR_FROM_4 = (np.uint64((0.5 - near) * 2.0**64) for near in (NEAR, NEAR_FROM_4))
 WORD = 8  # doubts that are looked at together
+BLOCK = 8  # rows after which the next thing is done to their numbers
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def _tanh(x: float) -> float:
-    """Of a number that is not negative, off by less than 2^-36 of it; from e^2x - 1, which is exact near 0."""
-    t = min(x, ONE) * TWICE_LOG2_E
-    whole = np.rint(t)
-    f = t - whole
-    power = f * (C0 + f * (C1 + f * (C2 + f * (C3 + f * (C4 + f * (C5 + f * (C6 + f * C7)))))))
-    scale = np.float64(np.int64(1) << np.int64(whole))
-    grown = scale * power + (scale - 1.0)
-    ratio: float = grown / (grown + 2.0)
+    """Of a number from 0 to ONE, off by less than 2^-40 of it. x is g and half of a power of 2's logarithm: their tanh
+    are u and (a / b), by which that of the sum is known."""
+    shifted = x * TWICE_LOG2_E + TO_WHOLE
+    g = x - (shifted - TO_WHOLE) * HALF_LN_2
+    square = g * g
+    u = g * (C0 + square * (C1 + square * (C2 + square * (C3 + square * C4))))
+    power = np.int64(np.float64(shifted).view(np.int64) << 52).view(np.float64)
+    a, b = power - 1.0, power + 1.0
+    ratio: float = (a + b * u) / (b + a * u)
     return ratio
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def tanh(x: Values, out: Values, doubt: Mask) -> None:
-    """Into `out`, and where torch has to be asked: near a tie, and for what is not a number."""
+    """Into `out`, and where torch has to be asked: near the middle of two floats, and for what is not a number."""
     for i in range(len(x)):
-        size = np.float64(abs(x[i]))
-        exact = _tanh(size)
-        near = exact * (NEAR_TIE_FROM_4 if size >= 4.0 else NEAR_TIE)
-        low, high = np.float32(exact - near), np.float32(exact + near)
-        out[i] = math.copysign(low, x[i])
-        doubt[i] = (low != high) | (x[i] != x[i])
+        size = min(abs(x[i]), ONE)
+        exact = np.float64(_tanh(np.float64(size)))
+        out[i] = math.copysign(np.float32(exact), x[i])
+        # What a float has no room for, as a signed number: the farther from 0, the nearer to the middle.
+        rest = np.uint64(abs(exact.view(np.int64) << (64 - BELOW)))
+        doubt[i] = (rest >= (FAR_FROM_4 if size >= FOUR else FAR)) | (x[i] != x[i])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _close(of_input: Values, of_memory: Values, hidden: Values, where: Rows, asked: Values, before: Values) -> int:
+def _close(of_input: Values, of_memory: Values, memory: Values, where: Rows, asked: Values, before: Values) -> int:
     """The new memory over the old one, and how many numbers torch has to be asked about: `asked`, `where` in the memory
     they belong, and what was there `before`. `of_memory` (rows, 3, numbers) holds reset and update, ready to be used,
-    and new as the products left it."""
-    count, size = 0, hidden.shape[1]
-    room = -(-size // WORD) * WORD
-    x, old, new = np.zeros(room, np.float32), np.zeros(room, np.float32), np.zeros(room, np.float32)
-    doubt = np.zeros(room, np.bool_)
+    and new as the products left it. The number of rows is one of whole blocks."""
+    count, (rows, _, size) = 0, of_memory.shape
+    x, new = np.empty(BLOCK * size, np.float32), np.empty(BLOCK * size, np.float32)
+    doubt = np.empty(BLOCK * size, np.bool_)
     words = doubt.view(np.uint64)
-    for row in range(len(hidden)):
-        for i in range(size):
-            old[i] = hidden[row, i]
-            x[i] = of_input[row, 2, i] + of_memory[row, 2, i] * of_memory[row, 0, i]
+    for first in range(0, rows, BLOCK):
+        old = memory[first * size : (first + BLOCK) * size]
+        for row in range(BLOCK):
+            for i in range(size):
+                reset = of_memory[first + row, 0, i]
+                x[row * size + i] = of_input[first + row, 2, i] + of_memory[first + row, 2, i] * reset
         tanh(x, new, doubt)
         for word in range(len(words)):
             if words[word]:
                 for i in range(WORD * word, WORD * word + WORD):
-                    where[count], asked[count], before[count] = row * size + i, x[i], old[i]
-                    count += doubt[i]
-        for i in range(size):
-            hidden[row, i] = (old[i] - new[i]) * of_memory[row, 1, i] + new[i]
+                    if doubt[i]:
+                        where[count], asked[count], before[count] = first * size + i, x[i], old[i]
+                        count += 1
+        for row in range(BLOCK):
+            for i in range(size):
+                at = row * size + i
+                old[at] = (old[at] - new[at]) * of_memory[first + row, 1, i] + new[at]
     return count
 
 
 @njit(cache=True, nogil=True)
-def _settle(of_memory: Values, hidden: Values, where: Rows, new: Values, before: Values, count: int) -> None:
+def _settle(of_memory: Values, memory: Values, where: Rows, new: Values, before: Values, count: int) -> None:
     """The memory where torch was asked."""
     for number in range(count):
-        row, i = divmod(where[number], hidden.shape[1])
-        hidden[row, i] = (before[number] - new[number]) * of_memory[row, 1, i] + new[number]
+        row, i = divmod(where[number], of_memory.shape[2])
+        memory[where[number]] = (before[number] - new[number]) * of_memory[row, 1, i] + new[number]
 
 
 class Gates:
@@ -93,23 +103,31 @@ class Gates:
 
     def __init__(self, of_input: Tensor, of_memory: Tensor) -> None:
         rows, size = len(of_input), of_input.shape[1] // 3
-        reset, update, _ = zip(of_memory.chunk(3, 1), of_input.chunk(3, 1), strict=True)
-        self._pairs = reset, update  # one by one: how torch rounds a number depends on the length of its row
+        parts = [slice(0, 2 * size)] if together(size) else [slice(0, size), slice(size, 2 * size)]
+        self._sums = [(of_memory[:, part], of_input[:, part]) for part in parts]
         self._of_input: Values = of_input.view(rows, 3, size).numpy()
         self._of_memory: Values = of_memory.view(rows, 3, size).numpy()
-        most = rows * size + 1  # one is written before it is known whether it counts
-        self._where, self._before = np.zeros(most, np.int64), np.zeros(most, np.float32)
-        self._asked = torch.zeros(most)
+        self._where, self._before = np.zeros(rows * size, np.int64), np.zeros(rows * size, np.float32)
+        self._asked = torch.zeros(rows * size)
 
     def close(self, hidden: Tensor) -> Tensor:
         """torch.gru_cell after its products, which stand in the gates: the new memory over `hidden`."""
-        for gate, added in self._pairs:
-            gate.add_(added).sigmoid_()
-        memory, asked = hidden.numpy(), self._asked.numpy()
+        for gates, added in self._sums:
+            gates.add_(added).sigmoid_()
+        memory, asked = hidden.numpy().reshape(-1), self._asked.numpy()
         count = _close(self._of_input, self._of_memory, memory, self._where, asked, self._before)
         self._asked[:count].tanh_()
         _settle(self._of_memory, memory, self._where, asked, self._before, count)
         return hidden
+
+
+@cache
+def together(size: int) -> bool:
+    """Does torch round reset and update at once as it rounds rows of one of them? Not where its wide registers leave a
+    rest of a row, which it computes in another way."""
+    gates = torch.randn(1024, 3 * size, generator=torch.Generator().manual_seed(0))
+    halves = [gates[:, :size].sigmoid(), gates[:, size : 2 * size].sigmoid()]
+    return torch.equal(gates[:, : 2 * size].sigmoid(), torch.cat(halves, 1))
 
 
 LEAST, MOST, STRIDE = 2.0**-20, 16.0, 211  # smaller numbers are their own tanh, larger ones have 1
