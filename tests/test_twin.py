@@ -195,6 +195,18 @@ def test_a_twins_episode_does_not_depend_on_the_batch_or_the_threads(task: str) 
 
 
 @pytest.mark.parametrize("task", ["spread", "tag"])
+@pytest.mark.parametrize("action", [-7, 5, 32767])
+def test_an_action_that_does_not_exist_does_nothing(task: str, action: int) -> None:
+    tests = some_tests(task, 5)
+    tests.forced = np.zeros((5, LIMITS[task], 3), np.int16)
+    idle = twin(task).execute(tests)
+    kernel = twin(task)._kernel
+    states, rewards, over, steps = idle.states[:, 0].copy(), np.zeros((5, 3)), np.zeros(5, bool), np.zeros(5, np.int32)
+    kernel.step(states, np.ones(5, bool), np.full((5, 3), action, np.int16), rewards, over, steps)
+    np.testing.assert_array_equal(states, idle.states[:, 1])
+
+
+@pytest.mark.parametrize("task", ["spread", "tag"])
 def test_groups_that_move_at_the_same_time_are_not_in_each_others_way(task: str) -> None:
     tests = some_tests(task, 3 * twin_engine.FEWEST, seed=19)
     assert_identical(twin(task, threads=3).execute(tests), twin(task).execute(tests))

@@ -17,9 +17,8 @@ from epymarl_fairtest.tasks.kernels.sizes import Sizes
 
 DT, DAMPING, CONTACT_FORCE, CONTACT_MARGIN = 0.1, 0.25, 1e2, 1e-3
 BODY_SENSITIVITY = 5.0  # of a body without an acceleration of its own
-BLOCK = (
-    128  # worlds that move together, one per column: a loop over columns is done in the processor's widest registers
-)
+# Worlds that move together, one per column: a loop over columns is done in the processor's widest registers.
+BLOCK = 128
 LINE = 64  # bytes that are read together
 UNDERFLOW = 751.0  # margins between two bodies from which on exp, and so their push, is zero
 # Margins from which on a push is lost beside a velocity of 1: the first, and the second for every other body.
@@ -91,6 +90,12 @@ def softplus(x: float) -> float:
     if x < 0.0:
         return math.log1p(math.exp(x))
     return x + math.log1p(math.exp(-x))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def way(action: int) -> int:
+    """Where in a body's thrusts an action stands; one that does not exist does nothing, as in the real environment."""
+    return action if 0 < action < 5 else 0
 
 
 @njit(cache=True, nogil=True, inline="always")

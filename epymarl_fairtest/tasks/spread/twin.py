@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.tasks.kernels.sizes import Sizes, known
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe import physics
-from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Rows, gather, look, move, put_back
+from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Rows, gather, look, move, put_back, way
 
 
 class SpreadTwin:
@@ -64,8 +64,9 @@ def _step(
             row = rows[column]
             over[row] = False
             for body in range(bodies):
+                action = way(actions[row, body])
                 for axis in range(2):
-                    force[2 * body + axis, column] = thrust[body, actions[row, body], axis]
+                    force[2 * body + axis, column] = thrust[body, action, axis]
         move(at, bits, force, reach, near, within, movers, places, limit, collides, size)
         for body in range(bodies):
             for column in range(BLOCK):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.tasks.kernels.sizes import Sizes, known
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe import physics
-from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Rows, columns, gather, look, move, put_back
+from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Rows, columns, gather, look, move, put_back, way
 from epymarl_fairtest.tasks.tag.prey import HIDDEN_BOUND, INPUT_BOUND, SHAPES, VALUE_SCALE, Prey
 
 SEEN, HIDDEN, DONE = known(SHAPES["w1"][0]), known(SHAPES["w2"][0]), known(SHAPES["w3"][1])
@@ -137,7 +137,7 @@ def _step(
         for column in range(count):
             over[rows[column]] = False
             for body in range(prey + 1):
-                action = actions[rows[column], body] if body < prey else fled[column]
+                action = way(actions[rows[column], body] if body < prey else fled[column])
                 for axis in range(2):
                     force[2 * body + axis, column] = thrust[body, action, axis]
         move(at, bits, force, reach, near, within, movers, places, limit, collides, size)
