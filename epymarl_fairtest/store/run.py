@@ -66,7 +66,7 @@ NEEDED = ("settings", "seed", "theta", "command", "policy_digest")  # of a manif
 PIECES = ("batches", "parts")  # folders of what is executed and of its failures, batch by batch
 PIECE = re.compile(r"[0-9]{5,}\.npz")
 WRITTEN_INTO = (*PIECES, "damaged", "policy", "report")
-QUICKLY = 4  # level of zlib for what is large: 6 takes up to four times as long for at most an eighth less
+QUICKLY = 4  # level of zlib for what is large: 6 takes up to four times as long for up to a seventh less
 Warn = Callable[[str], None]
 
 
