@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import llvmlite.binding
@@ -15,6 +16,14 @@ from epymarl_fairtest.team import products
 from epymarl_fairtest.team.contract import CHUNK
 
 SIZES = [(18, 64), (64, 64), (21, 128), (128, 384), (64, 2), (64, 5), (128, 6), (40, 9), (64, 11)]
+
+
+@pytest.fixture(autouse=True)
+def _asked_anew() -> Iterator[None]:
+    """Torch is asked once for each size: here again, and nobody after us hears what it said while it was replaced."""
+    products._agrees.cache_clear()
+    yield
+    products._agrees.cache_clear()
 
 
 def layer(inputs: int, outputs: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -69,6 +78,7 @@ def test_a_processor_without_wide_registers_is_left_to_torch(monkeypatch: pytest
 def test_another_order_of_torch_is_noticed(outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as that of the same inputs from the last to the first."""
     served(64, outputs)
+    products._agrees.cache_clear()
     monkeypatch.setattr(torch, "addmm", lambda bias, x, weight: bias + x.flip(1) @ weight.flip(0))
     assert products.product(*layer(64, outputs), 3 * CHUNK) is None
 

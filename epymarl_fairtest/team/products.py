@@ -9,7 +9,7 @@ registers. On another machine torch may add in another order, so `product` looks
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, cast
 
 import llvmlite.binding
@@ -38,26 +38,30 @@ FLOAT, INDEX, PLACE = ir.FloatType(), ir.IntType(64), ir.IntType(32)
 def product(weight: Tensor, bias: Tensor, rows: int) -> Into | None:
     """A way to make the call that writes a layer of so many rows, or its relu, into a tensor that is there, which is
     `product(...)(x, out, rectified)()`. None where torch has other bits, or the processor no such registers."""
-    outputs, inputs = weight.shape
-    if rows % ROWS or not llvmlite.binding.get_host_cpu_features().get("avx512f", False):
-        return None
-    if outputs % WIDE == 0:
-        made = partial(_bound, _wide, _tiles(weight.numpy()), bias.numpy())
-    elif 1 < outputs < FEW and inputs % 8 == 0:
-        made = partial(_bound, _few, _sums(weight.numpy()), bias.numpy())
-    else:
-        return None
-    return made if _agrees(made, weight, bias, rows) else None
+    return _made(weight, bias) if _agrees(*weight.shape, rows) else None
+
+
+def _made(weight: Tensor, bias: Tensor) -> Into:
+    kernel, packed = (_wide, _tiles) if len(weight) % WIDE == 0 else (_few, _sums)
+    return partial(_bound, kernel, packed(weight.numpy()), bias.numpy())
 
 
 def _bound(kernel: Any, weight: Values, bias: Values, x: Tensor, out: Tensor, rectified: bool) -> Callable[[], None]:
     return partial(kernel, x.numpy(), weight, bias, out.numpy(), rectified)
 
 
-def _agrees(made: Into, weight: Tensor, bias: Tensor, rows: int) -> bool:
-    """Does torch, on this machine, give the same bits for a layer of this size?"""
-    x = torch.randn(rows, weight.shape[1], generator=torch.Generator().manual_seed(0))
-    ours, theirs = torch.empty(rows, len(weight)), torch.addmm(bias, x, weight.t())
+@cache
+def _agrees(outputs: int, inputs: int, rows: int) -> bool:
+    """Is there a product for a layer of this size, and does torch, on this machine, give the same bits? Asked once."""
+    if outputs % WIDE and not (1 < outputs < FEW and inputs % 8 == 0):
+        return False
+    if rows % ROWS or not llvmlite.binding.get_host_cpu_features().get("avx512f", False):
+        return False
+    numbers = torch.Generator().manual_seed(0)
+    x, weight, bias = (
+        torch.randn(*size, generator=numbers) for size in ((rows, inputs), (outputs, inputs), (outputs,))
+    )
+    made, ours, theirs = _made(weight, bias), torch.empty(rows, outputs), torch.addmm(bias, x, weight.t())
     made(x, ours, False)()
     same = torch.equal(ours, theirs)
     made(x, ours, True)()
