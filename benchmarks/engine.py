@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.functional import linear
 
 from benchmarks import simulators
 from benchmarks.stock import KEYS
@@ -40,12 +41,14 @@ from epymarl_fairtest.host.controller import ControllerPolicy
 from epymarl_fairtest.host.tap import host_world
 from epymarl_fairtest.strategies import configure
 from epymarl_fairtest.tasks import task_for
+from epymarl_fairtest.team.agent import Agent
 from epymarl_fairtest.team.checkpoint import rebuild, record_of_training
 from epymarl_fairtest.team.contract import CHUNK
-from epymarl_fairtest.team.policy import Agent, Between
+from epymarl_fairtest.team.weights import array_of
 from epymarl_fairtest.testing import random_team
 
 TASKS = {"spread": "fairtest_mpe", "tag": "fairtest_pp", "foraging": "fairtest_lbf"}
+GRU = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 BARS = {"mlp64": 1.5, "gru128": 1.15}  # a step of the twin to its matrix products
 AGENTS = {"mlp64": {"hidden_dim": 64, "use_rnn": False}, "gru128": {"hidden_dim": 128, "use_rnn": True}}
 
@@ -129,18 +132,27 @@ def products(training: Training, worlds: int) -> dict[str, Callable[[], Any]]:
     inputs = [torch.randn(rows, weight.shape[1]) for weight, _ in pairs]
     actions, size = weights["fc2.weight"].shape
     hidden, recurrent = torch.randn(rows, size), "rnn.weight_hh" in weights
-    agent = Agent(weights, recurrent)
-    calls = agent.calls(inputs[0], hidden.clone(), Between(rows, size, recurrent), torch.empty(rows, actions))
+    agent = Agent({name: array_of(weight) for name, weight in weights.items()}, recurrent, rows)
+    arrays = inputs[0].numpy(), hidden.clone().numpy()
+    calls = agent.calls(*arrays, agent.between(), np.zeros((rows, actions), np.float32))
 
     def bare() -> None:
         for given, (weight, bias) in zip(inputs, pairs, strict=True):
-            torch.nn.functional.linear(given, weight, bias)
+            linear(given, weight, bias)
+
+    def layers() -> None:
+        x = linear(inputs[0], weights["fc1.weight"], weights["fc1.bias"]).relu_()
+        if recurrent:
+            h = torch.gru_cell(x, hidden, *(weights[f"rnn.{kind}"] for kind in GRU))
+        else:
+            h = linear(x, weights["rnn.weight"], weights["rnn.bias"]).relu_()
+        linear(h, weights["fc2.weight"], weights["fc2.bias"])
 
     def ours() -> None:
         for call in calls:
             call()
 
-    return {"products": bare, "layers": lambda: agent(inputs[0], hidden), "ours": ours}
+    return {"products": bare, "layers": layers, "ours": ours}
 
 
 def beside_products(training: Training, twin: Twin, tests: Tests, rounds: int = 9) -> dict[str, float]:

@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.scores import are_probabilities
 from epymarl_fairtest.team.checkpoint import OUTPUTS
 from epymarl_fairtest.team.contract import CHUNK
-from epymarl_fairtest.team.policy import ChunkedPolicy, one_hot
+
+Values = NDArray[np.float32]
 
 
-class ControllerPolicy(ChunkedPolicy):
-    """The host's live multi-agent controller, asked through its own `forward`."""
+class ControllerPolicy:
+    """The host's live multi-agent controller, asked through its own `forward` about CHUNK rows at a time."""
 
     thread_safe = False  # it keeps the hidden states of the rows it was last asked about
 
@@ -36,9 +38,22 @@ class ControllerPolicy(ChunkedPolicy):
         takes_mode = "test_mode" in inspect.signature(mac.forward).parameters  # MADDPG's does not
         self._mode = {"test_mode": True} if takes_mode else {}
 
+    def forward(self, obs: Values, last: NDArray[np.int16], hidden: Values) -> tuple[Values, Values]:
+        q = np.empty((len(obs), self.n_agents, self.n_actions), np.float32)
+        after = np.empty((len(obs), self.n_agents, self.hidden_size), np.float32)
+        with torch.inference_mode():
+            for first in range(0, len(obs), CHUNK):
+                rows = slice(first, min(first + CHUNK, len(obs)))
+                scores, memory = self._chunk(_padded(obs[rows]), _padded(last[rows], -1), _padded(hidden[rows]))
+                q[rows] = scores[: rows.stop - first].numpy()
+                if self.hidden_size:
+                    after[rows] = memory[: rows.stop - first].numpy()
+        return q, after
+
     def _chunk(self, obs: Tensor, last: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         self._data["obs"][:, 1] = obs.to(self._data["obs"].device)
-        self._data["actions_onehot"][:, 0] = one_hot(last, self.n_actions).to(self._data["obs"].device)
+        taken = last.long().unsqueeze(-1) == torch.arange(self.n_actions)  # nothing where there was none
+        self._data["actions_onehot"][:, 0] = taken.float().to(self._data["obs"].device)
         if self.hidden_size:
             self._mac.hidden_states = hidden.to(self._data["obs"].device)
         else:
@@ -64,6 +79,14 @@ class ControllerPolicy(ChunkedPolicy):
         if are_probabilities(answer.cpu().numpy()):  # of a controller that asks somebody else what they are
             return answer.clamp_min(torch.finfo(answer.dtype).tiny).log()
         return answer
+
+
+def _padded(values: NDArray[Any], fill: int = 0) -> Tensor:
+    if len(values) == CHUNK:
+        return torch.from_numpy(np.ascontiguousarray(values))
+    out = np.full((CHUNK, *values.shape[1:]), fill, values.dtype)
+    out[: len(values)] = values
+    return torch.from_numpy(out)
 
 
 def try_controller(mac: Any, new_batch: Any, args: Any, obs_size: int) -> None:

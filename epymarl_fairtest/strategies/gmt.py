@@ -14,8 +14,6 @@ The released code (lizhuo-1994/mdp_testing) is not followed where it does not do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -155,6 +153,8 @@ class Diffusion:
         self._optimiser = torch.optim.AdamW(parameters, lr=options.learning_rate)
 
     def train(self, cases: Cases, minibatches: int) -> None:
+        from epymarl_fairtest.team.by_torch import one_thread
+
         with one_thread():
             for _ in range(minibatches):
                 rows = self._generator.integers(0, len(cases), self._minibatch)
@@ -189,6 +189,8 @@ class Diffusion:
     def predict(self, x: Array, t: NDArray[np.int64]) -> Array:
         import torch
 
+        from epymarl_fairtest.team.by_torch import one_thread
+
         with one_thread(), torch.no_grad():
             return self._network(tensor(x), t).numpy().astype(np.float64)
 
@@ -219,19 +221,6 @@ def tensor(values: Array) -> Tensor:
     import torch
 
     return torch.from_numpy(values.astype(np.float32))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """torch may split a product differently among more threads, and its last bits with it."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 STRATEGY = Strategy(

@@ -11,22 +11,25 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
 import yaml
-from torch import Tensor
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_atomically
 from epymarl_fairtest.team.description import read_description
 from epymarl_fairtest.team.policy import NetworkPolicy
 from epymarl_fairtest.team.sample import TrainingEpisodes
+from epymarl_fairtest.team.weights import NEXT_STEP, array_of, read_weights
 
+if TYPE_CHECKING:  # it takes a second, and a saved team may do without
+    from torch import Tensor
+
+Weights = Mapping[str, Any]  # named tensors, or the same as arrays
 FORMAT = 2
 FORMATS = (1, 2)  # that can be read; format 1 knows nothing of the learner
 LEARNER = "learner.th"  # what the host's learner holds besides the agents: named tensors, as in agent.th
-NEXT_STEP = "A policy folder holds agent.th and policy.yaml, as FairTest writes them to RUN/policy."
 WITHOUT_RECORD = (
     "For an agent.th that a host saved, write policy.yaml beside it (docs/saved-teams.md), or test it inside the host:"
     " fairtest launch -- src/main.py … with fairtest=True evaluate=True checkpoint_path=…"
@@ -116,6 +119,8 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def save_policy(folder: Path, record: PolicyRecord, weights: dict[str, Tensor]) -> None:
+    import torch
+
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "agent.th", lambda file: torch.save(weights, file))
     text = yaml.dump(asdict(record), Dumper=_WithoutAliases, sort_keys=False)
@@ -124,6 +129,8 @@ def save_policy(folder: Path, record: PolicyRecord, weights: dict[str, Tensor]) 
 
 def save_learner(folder: Path, held: Mapping[str, Tensor]) -> None:
     """What the learner of this team holds, so that training can go on where it stopped."""
+    import torch
+
     write_atomically(folder / LEARNER, lambda file: torch.save(dict(held), file))
 
 
@@ -204,28 +211,10 @@ def is_plain(value: Any) -> bool:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors only: `weights_only` refuses a pickle that would run code."""
-    if not path.is_file():
-        raise FairTestError(f"There is no checkpoint {str(path)!r}. {NEXT_STEP}")
-    try:
-        weights = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch fails on a damaged file in many ways, IndexError among them
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise FairTestError(
-            f"{str(path)!r} is not a readable checkpoint: it is empty, truncated, or holds more than tensors"
-            f" (nothing in it was executed). {reason}. Copy the file again, or save it with the host's save_model=True."
-        ) from error
-    if not isinstance(weights, dict) or not all(
-        isinstance(name, str) and isinstance(value, Tensor) for name, value in weights.items()
-    ):
-        raise FairTestError(f"{str(path)!r} holds no named tensors; expected the agents' state dict.")
-    strange = [f"{name} ({_kind(value)})" for name, value in weights.items() if not _is_ordinary(value)]
-    if strange:
-        raise FairTestError(
-            f"{str(path)!r} holds tensors of other kinds than the dense float32 that the hosts train:"
-            f" {', '.join(strange[:3])}. Save the agents' state dict as it was trained."
-        )
-    return weights
+    """As who trains with them wants them."""
+    import torch
+
+    return {name: torch.from_numpy(value) for name, value in read_weights(path).items()}
 
 
 def load_learner(folder: Path) -> dict[str, Tensor]:
@@ -233,21 +222,9 @@ def load_learner(folder: Path) -> dict[str, Tensor]:
     return load_weights(folder / LEARNER) if (folder / LEARNER).is_file() else {}
 
 
-def _is_ordinary(tensor: Tensor) -> bool:
-    """Dense float32 numbers, all of them in the file."""
-    if tensor.layout != torch.strided or tensor.dtype != torch.float32 or tensor.device.type != "cpu":
-        return False
-    return tensor.untyped_storage().nbytes() >= tensor.numel() * tensor.element_size()
-
-
-def _kind(tensor: Tensor) -> str:
-    parts = (str(part).removeprefix("torch.") for part in (tensor.layout, tensor.dtype, tensor.device))
-    return " ".join(part for part in parts if part not in ("strided", "cpu"))
-
-
 def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: int, n_actions: int) -> NetworkPolicy:
     """The team of `folder` for an environment of the given sizes."""
-    weights = load_weights(folder / "agent.th")
+    weights = read_weights(folder / "agent.th")
     environment: dict[str, Any] = {"obs_size": obs_size, "n_agents": n_agents, "n_actions": n_actions}
     wrong = [
         f"{name} is {value} in the environment {record.key!r} and {getattr(record, name)} in policy.yaml"
@@ -267,7 +244,7 @@ def load_policy(folder: Path, record: PolicyRecord, *, obs_size: int, n_agents: 
     return rebuild(weights, record)
 
 
-def rebuild(weights: Mapping[str, Tensor], record: PolicyRecord) -> NetworkPolicy:
+def rebuild(weights: Weights, record: PolicyRecord) -> NetworkPolicy:
     """The team with these weights, which fit the record."""
     return NetworkPolicy(
         weights,
@@ -281,7 +258,7 @@ def rebuild(weights: Mapping[str, Tensor], record: PolicyRecord) -> NetworkPolic
     )
 
 
-def shown_by(weights: Mapping[str, Tensor], record: PolicyRecord) -> dict[str, Any]:
+def shown_by(weights: Weights, record: PolicyRecord) -> dict[str, Any]:
     """The fields of policy.yaml as the shapes of `weights` show them; those that they do not show are left out."""
     own = "agents.0." if "agents.0.fc1.weight" in weights else ""
     shapes = {name.removeprefix(own): value.shape for name, value in weights.items() if name.startswith(own)}
@@ -303,7 +280,7 @@ def _as_yaml(value: Any) -> str:
     return str(value).lower()
 
 
-def mismatches(weights: dict[str, Tensor], record: PolicyRecord) -> list[str]:
+def mismatches(weights: Weights, record: PolicyRecord) -> list[str]:
     """What keeps `weights` from being the network that `record` describes."""
     wrong = []
     expected = expected_shapes(record, separate=any(name.startswith("agents.") for name in weights))
@@ -311,7 +288,7 @@ def mismatches(weights: dict[str, Tensor], record: PolicyRecord) -> list[str]:
         want, got = expected.get(name), tuple(weights[name].shape) if name in weights else None
         if want != got:
             wrong.append(f"{name} has shape {got} in agent.th, expected {want}")
-        elif not torch.isfinite(weights[name]).all():
+        elif not np.isfinite(array_of(weights[name])).all():
             wrong.append(f"{name} holds NaN or infinite numbers")
     return wrong
 
@@ -338,13 +315,13 @@ def inputs_of(record: PolicyRecord) -> int:
     return record.obs_size + record.n_actions * record.obs_last_action + record.n_agents * record.obs_agent_id
 
 
-def digest(weights: dict[str, Tensor]) -> str:
+def digest(weights: Weights) -> str:
     """A name for exactly these weights, whatever file they came from."""
     sha = hashlib.sha256()
     for name in sorted(weights):
         sha.update(name.encode())
         sha.update(str(tuple(weights[name].shape)).encode())
-        sha.update(weights[name].detach().cpu().contiguous().numpy().tobytes())
+        sha.update(array_of(weights[name]).tobytes())
     return sha.hexdigest()
 
 

@@ -14,7 +14,10 @@ import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
-from torch import Tensor
+
+from epymarl_fairtest.team.by_torch import close as close_by_torch
+
+__all__ = ["Gates", "agrees", "close_by_torch"]
 
 Values = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -99,26 +102,25 @@ def _settle(of_memory: Values, memory: Values, where: Rows, new: Values, before:
 
 
 class Gates:
-    """What becomes of gates in two tensors (rows, 3 * numbers), of the input and of the memory: reset, update, new."""
+    """What becomes of the gates of at most so many rows: reset, update, new (rows, 3 * numbers), of the input and of
+    the memory."""
 
-    def __init__(self, of_input: Tensor, of_memory: Tensor) -> None:
-        rows, size = len(of_input), of_input.shape[1] // 3
-        parts = [slice(0, 2 * size)] if together(size) else [slice(0, size), slice(size, 2 * size)]
-        self._sums = [(of_memory[:, part], of_input[:, part]) for part in parts]
-        self._of_input: Values = of_input.view(rows, 3, size).numpy()
-        self._of_memory: Values = of_memory.view(rows, 3, size).numpy()
-        self._where, self._before = np.zeros(rows * size, np.int64), np.zeros(rows * size, np.float32)
-        self._asked = torch.zeros(rows * size)
+    def __init__(self, rows: int, size: int) -> None:
+        self._size, whole = size, rows * size
+        self._parts = [slice(0, 2 * size)] if together(size) else [slice(0, size), slice(size, 2 * size)]
+        self._where, self._before = np.zeros(whole, np.int64), np.zeros(whole, np.float32)
+        self._asked = np.zeros(whole, np.float32)
 
-    def close(self, hidden: Tensor) -> Tensor:
-        """torch.gru_cell after its products, which stand in the gates: the new memory over `hidden`."""
-        for gates, added in self._sums:
-            gates.add_(added).sigmoid_()
-        memory, asked = hidden.numpy().reshape(-1), self._asked.numpy()
-        count = _close(self._of_input, self._of_memory, memory, self._where, asked, self._before)
-        self._asked[:count].tanh_()
-        _settle(self._of_memory, memory, self._where, asked, self._before, count)
-        return hidden
+    def close(self, of_input: Values, of_memory: Values, hidden: Values) -> None:
+        """torch.gru_cell after its products: the new memory over `hidden`."""
+        gates, added = torch.from_numpy(of_memory), torch.from_numpy(of_input)
+        for part in self._parts:
+            gates[:, part].add_(added[:, part]).sigmoid_()
+        given, remembered = (array.reshape(len(hidden), 3, self._size) for array in (of_input, of_memory))
+        memory, asked = hidden.reshape(-1), self._asked
+        count = _close(given, remembered, memory, self._where, asked, self._before)
+        torch.from_numpy(asked[:count]).tanh_()
+        _settle(remembered, memory, self._where, asked, self._before, count)
 
 
 @cache

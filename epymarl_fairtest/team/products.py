@@ -3,28 +3,29 @@
 The bits of a product depend only on the order in which its terms are added up. The library behind torch adds those of
 12 or more outputs one after the other, each with one rounding, and those of fewer outputs in four or eight sums side by
 side, with two (docs/decisions/075 says how that was found). The same is done here, in tiles that fill the processor's
-registers. On another machine torch may add in another order, so `product` looks before it is used.
+registers. What is written for a row does not depend on how many there are. On another machine torch may add in another
+order: team/agreement.py looks before a product is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import llvmlite.binding
 import numpy as np
-import torch
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numpy.typing import NDArray
-from torch import Tensor
 
 Values = NDArray[np.float32]
-Into = Callable[[Tensor, Tensor, bool], Callable[[], None]]
+Call = Callable[[], object]
+Into = Callable[[Values, Values, bool], Call]
 
 REGISTER = 16  # numbers
 ROWS = 4  # of a tile
@@ -35,37 +36,22 @@ FEW = 12  # outputs; fewer are added up in another order
 FLOAT, INDEX, PLACE = ir.FloatType(), ir.IntType(64), ir.IntType(32)
 
 
-def product(weight: Tensor, bias: Tensor, rows: int) -> Into | None:
-    """A way to make the call that writes a layer of so many rows, or its relu, into a tensor that is there, which is
-    `product(...)(x, out, rectified)()`. None where torch has other bits, or the processor no such registers."""
-    return _made(weight, bias) if _agrees(*weight.shape, rows) else None
-
-
-def _made(weight: Tensor, bias: Tensor) -> Into:
-    kernel, packed = (_wide, _tiles) if len(weight) % WIDE == 0 else (_few, _sums)
-    return partial(_bound, kernel, packed(weight.numpy()), bias.numpy())
-
-
-def _bound(kernel: Any, weight: Values, bias: Values, x: Tensor, out: Tensor, rectified: bool) -> Callable[[], None]:
-    return partial(kernel, x.numpy(), weight, bias, out.numpy(), rectified)
-
-
-@cache
-def _agrees(outputs: int, inputs: int, rows: int) -> bool:
-    """Is there a product for a layer of this size, and does torch, on this machine, give the same bits? Asked once."""
+def fits(outputs: int, inputs: int) -> bool:
+    """Is there a product for a layer of this size on this processor?"""
     if outputs % WIDE and not (1 < outputs < FEW and inputs % 8 == 0):
         return False
-    if rows % ROWS or not llvmlite.binding.get_host_cpu_features().get("avx512f", False):
-        return False
-    numbers = torch.Generator().manual_seed(0)
-    x, weight, bias = (
-        torch.randn(*size, generator=numbers) for size in ((rows, inputs), (outputs, inputs), (outputs,))
-    )
-    made, ours, theirs = _made(weight, bias), torch.empty(rows, outputs), torch.addmm(bias, x, weight.t())
-    made(x, ours, False)()
-    same = torch.equal(ours, theirs)
-    made(x, ours, True)()
-    return same and torch.equal(ours, theirs.relu())
+    return bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
+
+
+def product(weight: Values, bias: Values) -> Into:
+    """A way to make the call that writes a layer of any whole fours of rows, or its relu, into an array that is there,
+    which is `product(...)(x, out, rectified)()`."""
+    kernel, packed = (_wide, _tiles) if len(weight) % WIDE == 0 else (_few, _sums)
+    return partial(_bound, kernel, packed(weight), bias)
+
+
+def _bound(kernel: Any, weight: Values, bias: Values, x: Values, out: Values, rectified: bool) -> Call:
+    return partial(kernel, x, weight, bias, out, rectified)
 
 
 def _tiles(weight: Values) -> Values:
@@ -212,3 +198,9 @@ def _few(x: Values, weight: Values, bias: Values, out: Values, rectified: bool) 
             _tile_of_4(x, weight, bias, out, row, column, rectified)
         for column in range(whole, out.shape[1]):
             _tile_of_1(x, weight, bias, out, row, column, rectified)
+
+
+def kept_in() -> Path | None:
+    """Where numba keeps these kernels once they are compiled, if it does."""
+    folder = _wide.stats.cache_path
+    return Path(folder) if folder else None

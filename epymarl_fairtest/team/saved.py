@@ -10,7 +10,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import torch
 
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.named_code import refuse_loose_code, refuse_standard_library
@@ -18,24 +17,28 @@ from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.allocation import resolve_allocation
 from epymarl_fairtest.tasks.layers import flattened
 from epymarl_fairtest.tasks.world import World
-from epymarl_fairtest.team.checkpoint import PolicyRecord, digest, load_policy, load_record, load_weights, origin_of
+from epymarl_fairtest.team.checkpoint import PolicyRecord, digest, load_policy, load_record, origin_of
 from epymarl_fairtest.team.contract import CHUNK, Policy, Team
 from epymarl_fairtest.team.places import team_places
 from epymarl_fairtest.team.sample import FILE as SAMPLE_FILE
 from epymarl_fairtest.team.sample import TrainingEpisodes, load_sample, refuse_other_teams
+from epymarl_fairtest.team.weights import read_weights
 
 
 def saved_team(folder: Path, allocation: str, record: PolicyRecord | None = None) -> Team:
     """The team in `folder`, judged on `allocation`; `record`, where no policy.yaml describes it."""
-    torch.set_num_threads(1)  # more threads may split a product differently, and collapse on a shared machine
     record = load_record(folder) if record is None else record
     _refuse_code_of(folder, record)
     place = Place(record.key, record.env_args, record.time_limit)
     task, sizes = place.task, place.sizes
     policy = load_policy(folder, record, **sizes)
+    if policy.needs_torch:
+        import torch
+
+        torch.set_num_threads(1)  # more threads may split a product differently, and collapse on a shared machine
     sample = load_sample(folder / SAMPLE_FILE) if (folder / SAMPLE_FILE).is_file() else TrainingEpisodes.none()
     refuse_other_teams(sample, folder / SAMPLE_FILE, task.n_agents, sizes["n_actions"])
-    origin = {"policy": str(folder)} | origin_of(record, digest(load_weights(folder / "agent.th")), sample)
+    origin = {"policy": str(folder)} | origin_of(record, digest(read_weights(folder / "agent.th")), sample)
     return place.team(policy, allocation, resolve_allocation(task, allocation, folder), sample=sample, origin=origin)
 
 
