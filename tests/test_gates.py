@@ -52,7 +52,7 @@ def test_a_network_says_the_same_where_torch_does_not_agree(size: int, monkeypat
     hidden = rng.normal(size=(CHUNK, 3, size)).astype(np.float32)
     compiled = policy.seats(hidden)
     monkeypatch.setattr(gates, "agrees", lambda: False)
-    plain = policy.seats(hidden)
+    plain = random_policy(record_of("spread", "gru", hidden_dim=size)).seats(hidden)
     assert compiled is not None
     assert plain is not None
     for _ in range(3):

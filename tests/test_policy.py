@@ -95,22 +95,14 @@ def test_the_team_from_its_weights_equals_the_hosts_controller(host: Host, varia
     training.runner.close_env()
 
 
-def test_a_row_does_not_depend_on_its_batch() -> None:
-    record = record_of("spread", "gru")
-    weights = random_weights(record)
-    policy = NetworkPolicy(
-        weights,
-        n_agents=3,
-        n_actions=5,
-        obs_size=record.obs_size,
-        recurrent=True,
-        obs_last_action=True,
-        obs_agent_id=True,
-    )
+@pytest.mark.parametrize(("agent", "size"), [("mlp", 64), ("mlp", 10), ("gru", 128), ("gru", 64), ("gru", 16)])
+def test_a_row_does_not_depend_on_its_batch(agent: str, size: int) -> None:
+    record = record_of("spread", agent, hidden_dim=size, obs_last_action=True)
+    policy = random_policy(record)
     rng = np.random.default_rng(0)
     obs = rng.normal(size=(CHUNK + 40, 3, record.obs_size)).astype(np.float32)
     last = rng.integers(-1, 5, (CHUNK + 40, 3)).astype(np.int16)
-    hidden = rng.normal(size=(CHUNK + 40, 3, 16)).astype(np.float32)
+    hidden = rng.normal(size=(CHUNK + 40, 3, policy.hidden_size)).astype(np.float32)
     q, after = policy.forward(obs, last, hidden)
     for rows in (slice(0, 1), slice(5, 12), slice(CHUNK - 3, CHUNK + 20)):
         part, memory = policy.forward(obs[rows], last[rows], hidden[rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
@@ -12,81 +13,136 @@ import torch
 from numba.core.errors import TypingError
 from support import random_policy, record_of
 
-from epymarl_fairtest.team import products
+from epymarl_fairtest.team import agent, agreement, products
 from epymarl_fairtest.team.contract import CHUNK
 
 SIZES = [(18, 64), (64, 64), (21, 128), (128, 384), (64, 2), (64, 5), (128, 6), (40, 9), (64, 11)]
 
 
 @pytest.fixture(autouse=True)
-def _asked_anew() -> Iterator[None]:
+def _asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Torch is asked once for each size: here again, and nobody after us hears what it said while it was replaced."""
-    products._agrees.cache_clear()
+    monkeypatch.setattr(products, "kept_in", lambda: tmp_path)
+    agreement.agrees.cache_clear()
+    agreement._file.cache_clear()
     yield
-    products._agrees.cache_clear()
+    agreement.agrees.cache_clear()
+    agreement._file.cache_clear()
 
 
-def layer(inputs: int, outputs: int) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(inputs * outputs)
-    return torch.randn(outputs, inputs, generator=generator), torch.randn(outputs, generator=generator)
+def layer(inputs: int, outputs: int) -> tuple[products.Values, products.Values]:
+    rng = np.random.default_rng(inputs * outputs)
+    return rng.standard_normal((outputs, inputs), np.float32), rng.standard_normal(outputs, np.float32)
 
 
 def served(inputs: int, outputs: int, rows: int = 3 * CHUNK) -> products.Into:
-    made = products.product(*layer(inputs, outputs), rows)
-    if made is None:
+    if not agreement.agrees(outputs, inputs, rows):
         pytest.skip("torch adds up in another order on this machine: its own products are used")
-    return made
+    return products.product(*layer(inputs, outputs))
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), SIZES)
 @pytest.mark.parametrize("rectified", [False, True])
 def test_torch_gives_the_same_bits(inputs: int, outputs: int, rectified: bool) -> None:
     weight, bias = layer(inputs, outputs)
-    x = torch.randn(3 * CHUNK, inputs, generator=torch.Generator().manual_seed(1)) * 100
-    x[::2].relu_()
-    out = torch.full((3 * CHUNK, outputs), torch.nan)
+    x = np.random.default_rng(1).standard_normal((3 * CHUNK, inputs), np.float32) * 100
+    x[::2] = x[::2].clip(0)
+    out = np.full((3 * CHUNK, outputs), np.nan, np.float32)
     served(inputs, outputs)(x, out, rectified)()
-    theirs = torch.addmm(bias, x, weight.t())
-    assert out.numpy().tobytes() == (theirs.relu() if rectified else theirs).numpy().tobytes()
+    theirs = torch.addmm(*map(torch.from_numpy, (bias, x, weight.T)))
+    assert out.tobytes() == (theirs.relu() if rectified else theirs).numpy().tobytes()
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), SIZES)
+def test_a_row_is_the_same_among_few(inputs: int, outputs: int) -> None:
+    x = np.random.default_rng(1).standard_normal((CHUNK, inputs), np.float32)
+    many, few = (np.zeros((rows, outputs), np.float32) for rows in (CHUNK, 8))
+    served(inputs, outputs, CHUNK)(x, many, False)()
+    served(inputs, outputs, CHUNK)(x[16:24], few, False)()
+    assert few.tobytes() == many[16:24].tobytes()
 
 
 @pytest.mark.parametrize("rectified", [False, True])
 @pytest.mark.parametrize("outputs", [5, 64])
 def test_what_is_no_number_stays_none(outputs: int, rectified: bool) -> None:
-    x, out = torch.zeros(CHUNK, 64), torch.zeros(CHUNK, outputs)
-    x[7, 3] = torch.nan
+    x, out = np.zeros((CHUNK, 64), np.float32), np.zeros((CHUNK, outputs), np.float32)
+    x[7, 3] = np.nan
     served(64, outputs, CHUNK)(x, out, rectified)()
-    assert out[7].isnan().all()
-    assert not out[:7].isnan().any()
+    assert np.isnan(out[7]).all()
+    assert not np.isnan(out[:7]).any()
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "rows"),
-    [(64, 1, 256), (64, 12, 256), (64, 100, 256), (18, 5, 256), (64, 64, 255)],
-    ids=["one output", "neither few nor in tiles", "not in tiles", "inputs not in eights", "rows not in fours"],
+    ("inputs", "outputs"),
+    [(64, 1), (64, 12), (64, 100), (18, 5)],
+    ids=["one output", "neither few nor in tiles", "not in tiles", "inputs not in eights"],
 )
-def test_other_sizes_are_left_to_torch(inputs: int, outputs: int, rows: int) -> None:
-    assert products.product(*layer(inputs, outputs), rows) is None
+def test_other_sizes_are_left_to_torch(inputs: int, outputs: int) -> None:
+    assert not agreement.agrees(outputs, inputs, CHUNK)
 
 
 def test_a_processor_without_wide_registers_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", dict)
-    assert products.product(*layer(64, 64), CHUNK) is None
+    assert not agreement.agrees(64, 64, CHUNK)
 
 
 @pytest.mark.parametrize("outputs", [5, 64])
 def test_another_order_of_torch_is_noticed(outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as that of the same inputs from the last to the first."""
     served(64, outputs)
-    products._agrees.cache_clear()
     monkeypatch.setattr(torch, "addmm", lambda bias, x, weight: bias + x.flip(1) @ weight.flip(0))
-    assert products.product(*layer(64, outputs), 3 * CHUNK) is None
+    assert not agreement.compared(outputs, 64, 3 * CHUNK)
+
+
+def test_a_later_process_need_not_ask_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    served(64, 64)
+    agreement.agrees.cache_clear()
+    monkeypatch.setattr(agreement, "compared", lambda *_: pytest.fail("asked again"))
+    assert agreement.agrees(64, 64, 3 * CHUNK)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("change", ["a switch of torch's library", "another processor", "other kernels"])
+def test_what_was_said_of_something_else_does_not_count(
+    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served(64, 64)
+    agreement.agrees.cache_clear()
+    agreement._file.cache_clear()
+    if change == "another processor":
+        monkeypatch.setattr(llvmlite.binding, "get_host_cpu_name", lambda: "another")
+    elif change == "other kernels":
+        monkeypatch.setattr(products, "__file__", __file__)
+    else:
+        monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
+    monkeypatch.setattr(agreement, "compared", lambda *_: False)
+    assert not agreement.agrees(64, 64, 3 * CHUNK)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"64 x 64 x 768": 1}', '{"64 x 64 x 768": "no"}'])
+def test_a_damaged_file_is_not_believed(content: str, tmp_path: Path) -> None:
+    served(64, 64)
+    (file,) = tmp_path.iterdir()
+    said = file.read_text()
+    file.write_text(content)
+    agreement.agrees.cache_clear()
+    assert agreement.agrees(64, 64, 3 * CHUNK)
+    assert file.read_text() == said
+
+
+def test_where_nothing_can_be_kept_torch_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    served(64, 64)
+    agreement.agrees.cache_clear()
+    agreement._file.cache_clear()
+    monkeypatch.setattr(products, "kept_in", lambda: None)
+    assert agreement.agrees(64, 64, 3 * CHUNK)
 
 
 def test_what_has_gaps_is_not_compiled() -> None:
     made = served(64, 64, CHUNK)
     with pytest.raises(TypingError, match="contiguous arrays of float32"):
-        made(torch.zeros(CHUNK, 128)[:, ::2], torch.zeros(CHUNK, 64), False)()
+        made(np.zeros((CHUNK, 128), np.float32)[:, ::2], np.zeros((CHUNK, 64), np.float32), False)()
 
 
 @pytest.mark.parametrize(("kind", "size"), [("mlp", 64), ("gru", 64), ("mlp", 44)])
@@ -98,7 +154,7 @@ def test_a_network_says_the_same_with_torchs_own(kind: str, size: int, monkeypat
         return policy.seats(np.zeros((CHUNK, 3, policy.hidden_size), np.float32))
 
     compiled = seats()
-    monkeypatch.setattr(products, "product", lambda *_: None)
+    monkeypatch.setattr(agent, "agrees", lambda *_: False)
     plain = seats()
     for _ in range(3):
         seen = rng.normal(size=(CHUNK, 3, 18)).astype(np.float32)

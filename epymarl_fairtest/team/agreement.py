@@ -14,7 +14,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import llvmlite.binding
 import numpy as np
 
 from epymarl_fairtest.core.files import replace_file
@@ -82,7 +81,6 @@ def _file() -> Path | None:
     if not libraries:
         return None
     sizes = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in libraries]
-    processor = llvmlite.binding.get_host_cpu_name(), sorted(llvmlite.binding.get_host_cpu_features().items())
     switches = sorted((name, value) for name, value in os.environ.items() if name.startswith(SWITCHES))
-    about = [sizes, processor, switches, Path(products.__file__).read_text()]
+    about = [sizes, products.processor(), switches, Path(products.__file__).read_text()]
     return folder / f"agreement-{hashlib.sha256(repr(about).encode()).hexdigest()[:16]}.json"

@@ -200,6 +200,11 @@ def _few(x: Values, weight: Values, bias: Values, out: Values, rectified: bool) 
             _tile_of_1(x, weight, bias, out, row, column, rectified)
 
 
+def processor() -> tuple[str, list[tuple[str, bool]]]:
+    """Its name, and what it can do."""
+    return llvmlite.binding.get_host_cpu_name(), sorted(llvmlite.binding.get_host_cpu_features().items())
+
+
 def kept_in() -> Path | None:
     """Where numba keeps these kernels once they are compiled, if it does."""
     folder = _wide.stats.cache_path
