@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from benchmarks.engine import AGENTS, TASKS, per_cpu_second
-from benchmarks.run import FLOOR, as_a_user, child, judged
+from benchmarks.run import as_a_user, beside, floor_of, judged
 from benchmarks.stock import KEYS
 from epymarl_fairtest.host.build import build_training, configuration, load_host
 from epymarl_fairtest.team.checkpoint import load_record, record_of_training, save_policy
@@ -111,7 +111,6 @@ def main() -> None:
 
 def measured(task: str, agent: str, policy: Path) -> dict[str, Any]:
     summary = paper_run(policy)
-    floor = child(FLOOR, [str(policy), str(summary["executed_steps"])])
     episodes, seconds = summary["executed_episodes"], summary["process_cpu_seconds"]
     return {
         "task": task,
@@ -120,7 +119,7 @@ def measured(task: str, agent: str, policy: Path) -> dict[str, Any]:
         "failures": summary["failures"],
         "cpu_seconds": seconds,
         "unexplained": seconds - summary["phases"].get("explaining", 0),
-        "floor": floor["imports"] + floor["products"],
+        **floor_of(policy, summary["executed_steps"]),
         "memory_mib": summary["memory_mib"],
         "ratio": episodes / runner_speed(task, agent) / seconds,
         "phases": summary["phases"],
@@ -134,7 +133,7 @@ def show(row: dict[str, Any]) -> str:
     bar = judged(row["cpu_seconds"], BARS.get((row["task"], row["agent"])))
     return (
         f"{row['task']:<10}{row['agent']:<8}{row['cpu_seconds']:>6.1f} CPU s{bar},"
-        f" {row['cpu_seconds'] / row['floor']:.1f} times the floor of {row['floor']:.2f};"
+        f" {beside(row['cpu_seconds'], row)};"
         f" {row['unexplained']:.1f} without the explanation;"
         f" {row['memory_mib']:.0f} MiB, {row['episodes']} episodes, EpisodeRunner {row['ratio']:.0f}x\n"
         f"{'':<10}imports and page {rest:.2f}, {shown}"

@@ -44,13 +44,17 @@ sys.exit(code)
 """
 FLOOR = """
 import json, sys, time
-import numpy, torch, numba, sklearn.ensemble, PIL.Image
-imports = time.process_time()
+import numpy, numba, sklearn.ensemble, PIL.Image
+imports = began = time.process_time()
+import torch
+with_torch = imports + time.process_time() - began
 from pathlib import Path
-from epymarl_fairtest.team.checkpoint import load_record
+from epymarl_fairtest.team.checkpoint import load_policy, load_record
 from epymarl_fairtest.team.contract import CHUNK
 policy, steps = Path(sys.argv[2]), int(sys.argv[3])
 weights, record = torch.load(policy / "agent.th", weights_only=True), load_record(policy)
+sizes = {name: getattr(record, name) for name in ("obs_size", "n_agents", "n_actions")}
+needed = load_policy(policy, record, **sizes).needs_torch
 torch.set_num_threads(1)
 layers = [(torch.randn(CHUNK * record.n_agents, w.shape[1]), w) for w in weights.values() if w.dim() == 2]
 with torch.inference_mode():
@@ -58,7 +62,9 @@ with torch.inference_mode():
     for _ in range(-(-steps // CHUNK)):
         for rows, weight in layers:
             torch.nn.functional.linear(rows, weight)
-json.dump({"imports": imports, "products": time.process_time() - began}, open(sys.argv[1], "w"))
+products = time.process_time() - began
+told = {"floor": (with_torch if needed else imports) + products, "floor_with_torch": with_torch + products}
+json.dump(told, open(sys.argv[1], "w"))
 """
 
 
@@ -97,9 +103,21 @@ def measured(policy: Path, cases: list[tuple[bool, bool]], repeat: int) -> list[
     for explain, cold in cases:
         runs = [default_run(policy, explain=explain, cold=cold) for _ in range(repeat)]
         rows.append(min(runs, key=lambda run: run["total"]))
-    floors = [child(FLOOR, [str(policy), str(rows[0]["steps"])]) for _ in range(repeat)]
-    floor = min(floor["imports"] + floor["products"] for floor in floors)
-    return [{**row, "floor": floor, "ratio": row["total"] / floor} for row in rows]
+    floor = floor_of(policy, rows[0]["steps"], repeat)
+    return [{**row, **floor, "ratio": row["total"] / floor["floor"]} for row in rows]
+
+
+def floor_of(policy: Path, steps: int, repeat: int = 1) -> dict[str, float]:
+    """CPU seconds of the floor of so many steps, and of one with torch."""
+    floors = [child(FLOOR, [str(policy), str(steps)]) for _ in range(repeat)]
+    return {name: min(floor[name] for floor in floors) for name in floors[0]}
+
+
+def beside(seconds: float, row: dict[str, Any]) -> str:
+    """How often the floor of this row that is."""
+    with_torch = row["floor_with_torch"]
+    other = f" ({seconds / with_torch:.1f} of {with_torch:.2f}, with torch)" if with_torch > row["floor"] else ""
+    return f"{seconds / row['floor']:.1f} times the floor of {row['floor']:.2f}{other}"
 
 
 def show(row: dict[str, Any]) -> str:
@@ -109,7 +127,7 @@ def show(row: dict[str, Any]) -> str:
     bar = BARS[row["case"]] if row["policy"].startswith("mpe") else None
     return (
         f"{row['policy']:<10}{row['case']:<16}{row['total']:>6.1f} CPU s{judged(row['total'], bar)},"
-        f" {row['ratio']:.1f} times the floor of {row['floor']:.2f}; all imports {row['imports']:.2f}\n"
+        f" {beside(row['total'], row)}; all imports {row['imports']:.2f}\n"
         f"{'':<10}before the search and page {rest:.2f}, {shown}"
     )
 
