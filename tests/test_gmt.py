@@ -29,7 +29,10 @@ from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
 from epymarl_fairtest.strategies.contract import Context
-from epymarl_fairtest.strategies.gmt import Cases, Diffusion, GmtOptions, Visits, gmt, propose
+from epymarl_fairtest.strategies.gmt.diffusion import Cases, Diffusion
+from epymarl_fairtest.strategies.gmt.network import Network
+from epymarl_fairtest.strategies.gmt.options import GmtOptions
+from epymarl_fairtest.strategies.gmt.search import Visits, gmt, propose
 from epymarl_fairtest.strategies.starts import roots
 from epymarl_fairtest.tasks import task_for
 from epymarl_fairtest.tasks.generic.rules import GenericTask
@@ -83,8 +86,8 @@ class Oracle(Diffusion):
 
     mean, deviation = np.array([0.4, -0.2]), 0.0
 
-    def predict(self, x: Any, t: Any) -> Any:
-        kept = self.kept[t][:, None]
+    def predict(self, x: Any, t: int) -> Any:
+        kept = self.kept[t]
         share = np.sqrt(kept) * self.deviation**2 / (kept * self.deviation**2 + 1 - kept)
         clean = self.mean + share * (x - np.sqrt(kept) * self.mean)
         return (x - np.sqrt(kept) * clean) / np.sqrt(1 - kept)
@@ -102,13 +105,34 @@ def test_the_reverse_process_gives_the_distribution_that_the_noise_was_told_of()
     assert cases.std(axis=0) == pytest.approx(0.15, rel=0.1)
 
 
+def by_autograd(model: Diffusion) -> list[torch.Tensor]:
+    """Copies of the weights and biases that torch's autograd follows."""
+    return [part.clone().requires_grad_() for layer in model.network.layers for part in layer]
+
+
+def loss(model: Diffusion, parts: list[torch.Tensor], clean: Any, t: Any, noise: Any, weight: Any) -> torch.Tensor:
+    """Mean over the cases of weight times the mean squared error of the predicted noise."""
+    x, expected, weight = (
+        torch.from_numpy(v.astype(np.float32)) for v in (model.noised(clean, t, noise), noise, weight)
+    )
+    for number in range(4):
+        x = torch.nn.functional.linear(x, *parts[2 * number : 2 * number + 2])
+        x = x + model._time[t] if number == 0 else x
+        x = x if number == 3 else torch.relu(x)
+    return ((x - expected).square().mean(dim=1) * weight).mean()
+
+
+def loss_of(model: Diffusion, *cases: Any) -> float:
+    return float(loss(model, by_autograd(model), *cases).detach())
+
+
 def by_hand(model: Diffusion, x: Any, t: int) -> list[float]:
     """The network, neuron by neuron."""
     angles = [t * 10_000.0 ** (-i / 127) for i in range(128)]
     time = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
     values = [float(value) for value in x]
-    for number, (weights, biases) in enumerate(model._layers):
-        rows, shift = weights.detach().numpy().astype(np.float64), biases.detach().numpy()
+    for number, (weights, biases) in enumerate(model.network.layers):
+        rows, shift = weights.numpy().astype(np.float64), biases.numpy()
         sums = [sum(w * v for w, v in zip(row, values, strict=True)) + b for row, b in zip(rows, shift, strict=True)]
         if number == 0:
             sums = [one + other for one, other in zip(sums, time, strict=True)]
@@ -116,18 +140,31 @@ def by_hand(model: Diffusion, x: Any, t: int) -> list[float]:
     return values
 
 
-def test_the_weighted_loss_equals_a_computation_by_hand() -> None:
-    model, generator = diffusion(3), np.random.default_rng(2)
-    assert [tuple(weights.shape) for weights, _ in model._layers] == [(256, 3), (512, 256), (256, 512), (3, 256)]
-    clean, noise = generator.uniform(-1, 1, (3, 3)), generator.standard_normal((3, 3))
-    t, weight = np.array([0, 7, 24]), np.array([1.0, 1.1, 1.05])
-    expected = 0.0
-    for row in range(3):
-        kept = math.prod(1 - beta for beta in model.beta[: t[row] + 1])
-        noisy = math.sqrt(kept) * clean[row] + math.sqrt(1 - kept) * noise[row]
-        told = by_hand(model, noisy, int(t[row]))
-        expected += weight[row] * sum((a - b) ** 2 for a, b in zip(told, noise[row], strict=True)) / 3 / 3
-    assert float(model.loss(clean, t, noise, weight)) == pytest.approx(expected, rel=1e-4)
+def test_the_network_equals_a_computation_by_hand() -> None:
+    model, x = diffusion(3), np.random.default_rng(2).standard_normal((2, 3))
+    assert [tuple(weights.shape) for weights, _ in model.network.layers] == [(256, 3), (512, 256), (256, 512), (3, 256)]
+    for t in (0, 24):
+        assert model.predict(x, t) == pytest.approx(np.array([by_hand(model, row, t) for row in x]), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("size", [3, 12, 18])
+def test_training_gives_the_bits_of_autograd_and_of_torchs_adamw(size: int) -> None:
+    generator, rate = np.random.default_rng(2), 3e-3
+    model = diffusion(size, learning_rate=rate)
+    parts = by_autograd(model)
+    optimiser = torch.optim.AdamW(parts, lr=rate)
+    for _ in range(8):
+        clean, noise = generator.uniform(-1, 1, (64, size)), generator.standard_normal((64, size))
+        cases = clean, generator.integers(0, 25, 64), noise, generator.uniform(1, 1.1, 64)
+        model.find_gradient(*cases)
+        model.network.learn()
+        optimiser.zero_grad()
+        loss(model, parts, *cases).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        ours = [part for layer in model.network.layers for part in layer]
+        assert all(
+            one.numpy().tobytes() == other.detach().numpy().tobytes() for one, other in zip(ours, parts, strict=True)
+        )
 
 
 def test_a_case_pulls_the_network_as_strongly_as_it_weighs() -> None:
@@ -136,9 +173,8 @@ def test_a_case_pulls_the_network_as_strongly_as_it_weighs() -> None:
     clean, noise, t = generator.uniform(-1, 1, (2, 2)), generator.standard_normal((2, 2)), np.array([3, 9])
 
     def gradient(rows: list[int], weight: list[float]) -> torch.Tensor:
-        loss = model.loss(clean[rows], t[rows], noise[rows], np.array(weight))
-        (gradient,) = torch.autograd.grad(loss, [model._layers[1][0]])
-        return gradient
+        model.find_gradient(clean[rows], t[rows], noise[rows], np.array(weight))
+        return model.network.gradient.clone()
 
     both = (gradient([0], [1.0]) + 1.1 * gradient([1], [1.0])) / 2
     assert torch.allclose(gradient([0, 1], [1.0, 1.1]), both, atol=1e-7)
@@ -163,9 +199,9 @@ def test_training_lowers_the_loss_and_samples_come_to_resemble_the_cases() -> No
     cases, others = ring(generator, 300), ring(generator, 300)
     model = diffusion(learning_rate=2e-3)
     t, noise = generator.integers(0, 25, 300), generator.standard_normal((300, 2))
-    before, untrained = float(model.loss(others, t, noise, np.ones(300))), model.sample(300)
+    before, untrained = loss_of(model, others, t, noise, np.ones(300)), model.sample(300)
     model.train(Cases(cases, np.ones(300)), 200)
-    assert float(model.loss(others, t, noise, np.ones(300))) < 0.6 * before
+    assert loss_of(model, others, t, noise, np.ones(300)) < 0.6 * before
     samples = model.sample(300)
     assert np.abs(samples).max() <= 1
     for worse in (untrained, np.clip(generator.standard_normal((300, 2)), -1, 1)):
@@ -398,26 +434,24 @@ def test_global_random_states_and_the_number_of_threads_stay_as_they_were(tmp_pa
         torch.set_num_threads(1)
 
 
-class Watched(Diffusion):
-    threads: set[int]
+def test_the_model_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases, samples, used = Cases(ring(np.random.default_rng(9), 400), np.ones(400)), [], set()
+    answer = Network.answer
 
-    def _network(self, x: Any, t: Any) -> Any:
-        self.threads.add(torch.get_num_threads())
-        return super()._network(x, t)
+    def watched(network: Network, *given: Any) -> torch.Tensor:
+        used.add(torch.get_num_threads())
+        return answer(network, *given)
 
-
-def test_the_model_does_not_depend_on_the_number_of_threads() -> None:
-    cases, samples = Cases(ring(np.random.default_rng(9), 400), np.ones(400)), []
+    monkeypatch.setattr(Network, "answer", watched)
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            model = Watched(2, GmtOptions(minibatch=256), np.random.default_rng(0))
-            model.threads = set()
+            model = diffusion(minibatch=256)
             model.train(cases, 15)
             samples.append(model.sample(300).tobytes())
-            assert model.threads == {1}
     finally:
         torch.set_num_threads(1)
+    assert used == {1}
     assert samples[0] == samples[1]
 
 

@@ -58,7 +58,8 @@ def make_engine(
         return real
     threads = settings.threads if team.policy.thread_safe else 1
     twin = Twin(kernel, team.policy, real.rule, limit=real.limit, state_size=real.state_size, threads=threads)
-    if settings.engine == "auto":
+    how = (team.policy, real.rule.kind, real.rule.epsilon, real.rule.temperature)
+    if settings.engine == "auto" and how not in team.proven:
         twin.execute(random_tests(1, real.state_size, rng.named(0, "compiling")))
         with clock.phase("proof"):
             proven = prove(twin, real, team.task.state_size)
@@ -68,6 +69,7 @@ def make_engine(
                 " the real one (engine=lockstep), which is slower. Please report the versions in manifest.json."
             )
             return real
+        team.proven.add(how)
     return twin
 
 

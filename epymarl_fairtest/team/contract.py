@@ -47,3 +47,4 @@ class Team:
     caution: str = ""  # what its environment cannot do although one would hope so, in a sentence
     sample: TrainingEpisodes = field(default_factory=TrainingEpisodes.none)  # of its training
     origin: dict[str, Any] = field(default_factory=dict)  # where it comes from, for the manifest
+    proven: set[Any] = field(default_factory=set)  # how it played when its twin proved itself, in this process
