@@ -364,6 +364,32 @@ def test_auto_says_so_and_uses_the_real_environment_when_the_twin_differs(monkey
     assert "does not agree" in warnings[0]
 
 
+def test_a_team_that_is_kept_proves_its_twin_once_for_each_way_to_play(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a worker of a study keeps it; whoever loads a team again, or plays another policy, proves again."""
+    proofs: list[Any] = []
+
+    def noting(*given: Any) -> bool:
+        proofs.append(given)
+        return prove(*given)
+
+    monkeypatch.setattr(twin_engine, "prove", noting)
+    kept = team("spread")
+    for settings, expected in (({}, 1), ({}, 1), ({"epsilon": 0.2}, 2), ({"execution": "greedy"}, 3), ({}, 3)):
+        assert make_engine(kept, configure(settings), print).name == "twin"
+        assert len(proofs) == expected
+    make_engine(replace(kept, policy=team("spread").policy), configure({}), print)
+    make_engine(team("spread"), configure({}), print)
+    assert len(proofs) == 5
+
+
+def test_a_twin_that_failed_is_not_trusted_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(twin_engine, "prove", lambda *_: False)
+    kept, warnings = team("spread"), list[str]()
+    for _ in range(2):
+        assert make_engine(kept, configure({}), warnings.append).name == "lockstep"
+    assert len(warnings) == 2
+
+
 def test_a_difference_only_after_a_restore_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, real = twin("tag", "gru"), real_engine("tag", "gru")
     state_size = task_for(environment("tag")).state_size
