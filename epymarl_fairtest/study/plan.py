@@ -29,7 +29,7 @@ from epymarl_fairtest.team.sample import FILE as SAMPLE
 
 FORMAT = 1
 DEFAULTS = {
-    "replay": 100,  # per job, out of thousands: every job also proves its twin
+    "replay": 100,  # per job, out of thousands: every worker also proves its twins
     "workers": 1,  # the jobs themselves run in parallel
     "explain": 0,  # a study counts; whoever wonders why runs `fairtest explain` on a kept run
     "report": False,  # nobody opens hundreds of pages
