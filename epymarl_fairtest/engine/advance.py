@@ -5,7 +5,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.rewards import LARGEST
-from epymarl_fairtest.tasks.kernels.copies import copy, fetch
+from epymarl_fairtest.tasks.kernels.copies import clear, copy, fetch
 from epymarl_fairtest.tasks.kernels.sizes import Sizes
 
 Amounts = NDArray[np.float64]
@@ -25,8 +25,8 @@ def record(
     numbers: Sizes,
 ) -> int:  # fmt: skip
     """Write a step of the rows that are left to where it belongs (the first six), make the next step the current one,
-    and say how many rows are left. The sizes of what is written come last; what was seen may have no room (`seen` is
-    empty then, and the rest is compiled only once)."""
+    clear what is behind the last step of those that are over, and say how many rows are left. The sizes of what is
+    written come last; what was seen may have no room (`seen` is empty then, and the rest is compiled only once)."""
     running, width, kept = 0, inputs.shape[2], seen.shape[3] > 0
     team, sight, scored, size = len(agents), len(sights), len(agents) * len(choices), len(numbers)
     for row in range(len(rows)):
@@ -52,6 +52,12 @@ def record(
             length[rows[row]] = step[row]
             left[row] = not over[row] and step[row] < limit
             running += left[row]
+            if over[row]:  # what was in this memory before must not show
+                to, rest = to + 1, limit - step[row]
+                clear(received, to * team, rest * team)
+                clear(seen, to * team * sight, rest * team * sight if kept else 0)
+                clear(scores, to * scored, rest * scored)
+                clear(course, (to + rows[row] + 1) * size, rest * size)
     return running
 
 

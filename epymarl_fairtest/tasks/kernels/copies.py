@@ -33,6 +33,23 @@ copy = cast("Callable[[Any, int, Any, int, int], None]", intrinsic(_copy))
 the bounds."""
 
 
+def _clear(_: Any, to: Any, place: Any, count: Any) -> Any:
+    return types.void(to, types.intp, types.intp), _cleared
+
+
+def _cleared(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    data = context.make_array(signature.args[0])(context, builder, args[0]).data
+    size = context.get_abi_sizeof(context.get_value_type(signature.args[0].dtype))
+    length = builder.mul(args[2], args[2].type(size))
+    cast("Any", cgutils).memset(builder, builder.gep(data, [args[1]]), length, 0)
+    return context.get_dummy_value()
+
+
+clear = cast("Callable[[Any, int, int], None]", intrinsic(_clear))
+"""clear(to, place, count): `count` numbers of `to`, from its number `place` on, become zero. `to` is contiguous, and
+nothing checks the bounds."""
+
+
 LINE = 64  # bytes that are fetched together
 
 
