@@ -72,7 +72,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
         "team/gates",
         "team/products",
     },
-    "llvmlite": {"team/products"},
+    "llvmlite": {"tasks/kernels/copies", "tasks/kernels/tiles", "team/products"},
     "sklearn": {
         "predictor/forest",
         "predictor/trees",

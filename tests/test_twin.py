@@ -194,6 +194,24 @@ def test_a_twins_episode_does_not_depend_on_the_batch_or_the_threads(task: str) 
     assert_identical(twin(task, "gru").execute(tests.take([3, CHUNK + 1])), together.take([3, CHUNK + 1]))
 
 
+def test_what_was_in_an_episodes_memory_before_does_not_show_behind_its_end() -> None:
+    tests = some_tests("foraging", 600, seed=16)
+    states = twin("foraging").execute(tests).states[:, 0].copy()
+    states[::2, 11::3] = 0.0  # nothing to eat from the second player's level on: over after a step
+    tests = from_states("foraging", states)
+    for _ in range(2):  # the second time in memory that is full of sevens
+        episodes = twin("foraging").execute(tests)
+        assert (episodes.length[::2] == 1).all()
+        for name in ("states", "obs", "rewards", "q"):
+            array = getattr(episodes, name)
+            first = episodes.length + (name == "states")
+            assert not array[np.arange(array.shape[1]) >= first[:, None]].any(), name
+            array[:] = 7
+        before = episodes.obs.ctypes.data
+        del episodes, array
+    assert twin("foraging").execute(tests).obs.ctypes.data == before
+
+
 @pytest.mark.parametrize("task", ["spread", "tag"])
 @pytest.mark.parametrize("action", [-7, 5, 32767])
 def test_an_action_that_does_not_exist_does_nothing(task: str, action: int) -> None:

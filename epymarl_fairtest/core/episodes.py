@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core import lent
+
 OPERATORS = ("seed", "state", "mutation", "crossover", "action")
 """How a test was made: a seeded reset, a given initial state, the paper's operators, forced actions."""
 
@@ -77,15 +79,18 @@ class Remembered(Episodes):
     memory: NDArray[np.float32]  # (B, T+1, N, H); zero where nothing was executed
 
 
-def empty_episodes(tests: Tests, *, limit: int, agents: int, actions: int, state_size: int, obs_size: int) -> Episodes:
-    """Episodes ready to be filled by an engine, the kept prefixes already in place."""
-    b = len(tests)
+def empty_episodes(
+    tests: Tests, *, limit: int, agents: int, actions: int, state_size: int, obs_size: int, stale: bool = False
+) -> Episodes:
+    """Episodes ready to be filled by an engine, the kept prefixes already in place. All but actions may be `stale`:
+    then the engine must write or clear every step."""
+    b, room = len(tests), lent.empty if stale else np.zeros
     episodes = Episodes(
-        states=np.zeros((b, limit + 1, state_size)),
-        obs=np.zeros((b, limit, agents, obs_size), np.float32),
+        states=room((b, limit + 1, state_size), np.float64),
+        obs=room((b, limit, agents, obs_size), np.float32),
         actions=np.full((b, limit, agents), -1, np.int16),
-        rewards=np.zeros((b, limit, agents)),
-        q=np.zeros((b, limit, agents, actions), np.float32),
+        rewards=room((b, limit, agents), np.float64),
+        q=room((b, limit, agents, actions), np.float32),
         length=np.zeros(b, np.int32),
         root_seed=tests.root_seed.copy(),
         stream=tests.stream.copy(),

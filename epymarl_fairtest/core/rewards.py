@@ -28,8 +28,9 @@ def side_by_side(rewards: Sequence[Rewards], agents: int) -> Rewards:
 
 def first_odd(rewards: Rewards) -> tuple[int, ...] | None:
     """Where (.., step, agent) the first reward stands that is NaN, infinite or too large to be judged."""
-    fine = np.abs(rewards) <= LARGEST  # False for NaN
-    return None if fine.all() else tuple(int(place) for place in np.argwhere(~fine)[0])
+    if rewards.min(initial=0.0) >= -LARGEST and rewards.max(initial=0.0) <= LARGEST:  # not if one is NaN
+        return None
+    return tuple(int(place) for place in np.argwhere(~(np.abs(rewards) <= LARGEST))[0])
 
 
 def odd_reward(value: float, where: str) -> FairTestError:

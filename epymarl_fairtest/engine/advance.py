@@ -5,7 +5,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core.rewards import LARGEST
-from epymarl_fairtest.tasks.kernels.copies import copy
+from epymarl_fairtest.tasks.kernels.copies import clear, copy, fetch
 from epymarl_fairtest.tasks.kernels.sizes import Sizes
 
 Amounts = NDArray[np.float64]
@@ -13,6 +13,8 @@ Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Actions = NDArray[np.int16]
 Values = NDArray[np.float32]
+
+AHEAD = 4  # rows: how early the processor is told where it will write, for each row is elsewhere (docs/decisions/082)
 
 
 @njit(cache=True, nogil=True)
@@ -23,11 +25,19 @@ def record(
     numbers: Sizes,
 ) -> int:  # fmt: skip
     """Write a step of the rows that are left to where it belongs (the first six), make the next step the current one,
-    and say how many rows are left. The sizes of what is written come last; what was seen may have no room (`seen` is
-    empty then, and the rest is compiled only once)."""
+    clear what is behind the last step of those that are over, and say how many rows are left. The sizes of what is
+    written come last; what was seen may have no room (`seen` is empty then, and the rest is compiled only once)."""
     running, width, kept = 0, inputs.shape[2], seen.shape[3] > 0
     team, sight, scored, size = len(agents), len(sights), len(agents) * len(choices), len(numbers)
     for row in range(len(rows)):
+        ahead = row + AHEAD
+        if ahead < len(rows):
+            to = rows[ahead] * limit + step[ahead]
+            fetch(done, to * team, team)
+            fetch(received, to * team, team)
+            fetch(seen, to * team * sight, team * sight if kept else 0)
+            fetch(scores, to * scored, scored)
+            fetch(course, (to + rows[ahead] + 1) * size, size)
         if left[row]:
             to = rows[row] * limit + step[row]
             copy(last, row * team, actions, row * team, team)
@@ -42,6 +52,12 @@ def record(
             length[rows[row]] = step[row]
             left[row] = not over[row] and step[row] < limit
             running += left[row]
+            if over[row]:  # what was in this memory before must not show
+                to, rest = to + 1, limit - step[row]
+                clear(received, to * team, rest * team)
+                clear(seen, to * team * sight, rest * team * sight if kept else 0)
+                clear(scores, to * scored, rest * scored)
+                clear(course, (to + rows[row] + 1) * size, rest * size)
     return running
 
 

@@ -137,7 +137,9 @@ def begin(worlds: Sequence[World], tests: Tests) -> None:
                 world.follow(known)
 
 
-def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool) -> Episodes:
+def blank_episodes(
+    tests: Tests, policy: Policy, *, limit: int, state_size: int, seen: bool, stale: bool = False
+) -> Episodes:
     """Episodes of this policy ready to be filled, the kept prefixes in place; with room for what is `seen`."""
     return empty_episodes(
         tests,
@@ -146,6 +148,7 @@ def blank_episodes(tests: Tests, policy: Policy, *, limit: int, state_size: int,
         actions=policy.n_actions,
         state_size=state_size,
         obs_size=policy.obs_size if seen else 0,
+        stale=stale,
     )
 
 

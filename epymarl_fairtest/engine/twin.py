@@ -50,8 +50,9 @@ class Twin:
         if not self.keeps_course:
             return self._totals(tests)
         tests = tests.plain(self._limit)
+        stale = not tests.start_step.any()  # nothing comes before what is recorded
         sizes = {"limit": self._limit, "state_size": self.state_size}
-        episodes = blank_episodes(tests, self._policy, **sizes, seen=self.keeps_obs)
+        episodes = blank_episodes(tests, self._policy, **sizes, seen=self.keeps_obs, stale=stale)
         if self.keeps_memory and self._policy.hidden_size:
             shape = (len(tests), self._limit + 1, self._policy.n_agents, self._policy.hidden_size)
             episodes = Remembered(**vars(episodes), memory=np.zeros(shape, np.float32))

@@ -8,12 +8,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.tasks.kernels.sizes import Sizes, known
+from epymarl_fairtest.tasks.kernels.tiles import ACROSS, OUTPUTS, tile
 from epymarl_fairtest.tasks.layers import wrappers
 from epymarl_fairtest.tasks.mpe import physics
 from epymarl_fairtest.tasks.mpe.physics import BLOCK, Array, Rows, columns, gather, look, move, put_back, way
 from epymarl_fairtest.tasks.tag.prey import HIDDEN_BOUND, INPUT_BOUND, SHAPES, VALUE_SCALE, Prey
 
 SEEN, HIDDEN, DONE = known(SHAPES["w1"][0]), known(SHAPES["w2"][0]), known(SHAPES["w3"][1])
+UNUSED = -len(DONE) % OUTPUTS  # outputs that fill the last tile
 
 
 class Room(physics.Room):
@@ -21,7 +23,7 @@ class Room(physics.Room):
 
     def __init__(self, movers: Sizes, places: Sizes) -> None:
         super().__init__(movers, places)
-        self.layers = columns(len(HIDDEN)), columns(len(HIDDEN)), columns(len(DONE))
+        self.layers = columns(len(HIDDEN)), columns(len(HIDDEN)), columns(len(DONE) + UNUSED)
         self.fled = np.zeros(BLOCK, np.int64)
 
 
@@ -36,7 +38,8 @@ class TagTwin:
         self._constants, self._room = physics.constants(world), Room(self._movers, self._places)
         self._moves = prey != "still"
         network = Prey.load()
-        self._prey = (network.w1, network.b1, network.w2, network.b2, network.w3, network.b3)
+        last = np.pad(network.w3, ((0, 0), (0, UNUSED))), np.pad(network.b3, (0, UNUSED))
+        self._prey = (network.w1, network.b1, network.w2, network.b2, *last)
 
     def reset(self, seeds: NDArray[np.int64], states: Array) -> None:
         physics.scatter(seeds, states, len(self._movers), 0.9)
@@ -76,14 +79,11 @@ def _snap(value: float, low: float, high: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _layer(x: Array, inputs: Sizes, weight: Array, bias: Array, out: Array) -> None:
+def _layer(x: Array, inputs: int, weight: Array, bias: Array, out: Array) -> None:
     """Columns of out = weight.T @ x + bias. On the prey's grid every sum is exact: the order does not matter."""
-    for j in range(len(out)):
-        for column in range(BLOCK):
-            total = bias[j]
-            for i in range(len(inputs)):
-                total += weight[i, j] * x[i, column]
-            out[j, column] = total
+    for output in range(0, len(out), OUTPUTS):
+        for column in range(0, BLOCK, ACROSS):
+            tile(x, inputs, weight, bias, out, output, column)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -104,15 +104,15 @@ def _flee(
     for i in range(len(SEEN)):
         for column in range(BLOCK):
             x[i, column] = _snap(x[i, column], -INPUT_BOUND, INPUT_BOUND)
-    _layer(x, SEEN, w1, b1, hidden)
+    _layer(x, len(SEEN), w1, b1, hidden)
     for i in range(len(HIDDEN)):
         for column in range(BLOCK):
             x[i, column] = _snap(hidden[i, column], 0.0, HIDDEN_BOUND)
-    _layer(x, HIDDEN, w2, b2, hidden)
+    _layer(x, len(HIDDEN), w2, b2, hidden)
     for i in range(len(HIDDEN)):
         for column in range(BLOCK):
             x[i, column] = _snap(hidden[i, column], 0.0, HIDDEN_BOUND)
-    _layer(x, HIDDEN, w3, b3, scores)
+    _layer(x, len(HIDDEN), w3, b3, scores)
     for column in range(BLOCK):
         best, most = 0, scores[0, column]
         for action in range(1, len(DONE)):
