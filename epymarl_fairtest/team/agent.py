@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import aligned
-from epymarl_fairtest.team.agreement import agrees
-from epymarl_fairtest.team.products import product
+from epymarl_fairtest.team.agreement import agreed
+from epymarl_fairtest.team.products import Order, product
 
 Values = NDArray[np.float32]
 Call = Callable[[], object]
@@ -27,8 +27,8 @@ class Agent:
         pairs = [
             (weights[name.format("weight")], weights[name.format("bias")]) for name in ("fc1.{}", *middle, "fc2.{}")
         ]
-        known = [agrees(*weight.shape, rows) for weight, _ in pairs]
-        self._layers = [_layer(*pair, compiled) for pair, compiled in zip(pairs, known, strict=True)]
+        known = [agreed(*weight.shape, rows) for weight, _ in pairs]
+        self._layers = [_layer(*pair, order) for pair, order in zip(pairs, known, strict=True)]
         self.hidden_size: int = len(pairs[0][0])  # of a layer, whether or not it is remembered
         self.recurrent = recurrent
         self.needs_torch = recurrent or not all(known)
@@ -66,9 +66,9 @@ class Between:
             self.close = gates.Gates(rows, size).close if gates.agrees() else gates.close_by_torch
 
 
-def _layer(weight: Values, bias: Values, compiled: bool) -> Callable[[Values, Values, bool], Call]:
-    if compiled:
-        return product(weight, bias)
+def _layer(weight: Values, bias: Values, order: Order | None) -> Callable[[Values, Values, bool], Call]:
+    if order:
+        return product(weight, bias, order)
     from epymarl_fairtest.team import by_torch
 
     return by_torch.layer(weight, bias)

@@ -1,15 +1,16 @@
 """The matrix product of a layer, compiled: the bits that torch gives, in less time than torch takes.
 
-The bits of a product depend only on the order in which its terms are added up. The library behind torch adds those of
-12 or more outputs one after the other, each with one rounding, and those of fewer outputs in four or eight sums side by
-side, with two (docs/decisions/075 says how that was found). The same is done here, in tiles that fill the processor's
-registers. What is written for a row does not depend on how many there are. On another machine torch may add in another
-order: team/agreement.py looks before a product is used.
+The bits of a product depend only on the order in which its terms are added up. The library behind torch adds them one
+after the other, each with one rounding. On AMD it adds those of fewer than 12 outputs in four or eight sums side by
+side, with two (docs/decisions/075 and 081 say how that was found). The same is done here, in tiles that fill the
+processor's registers. What is written for a row does not depend on how many there are. Which order torch has on this
+machine, or another one, is for team/agreement.py to find out before a product is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +24,8 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core import aligned
+
 Values = NDArray[np.float32]
 Call = Callable[[], object]
 Into = Callable[[Values, Values, bool], Call]
@@ -30,34 +33,49 @@ Into = Callable[[Values, Values, bool], Call]
 REGISTER = 16  # numbers
 ROWS = 4  # of a tile
 WIDE = 4 * REGISTER  # outputs of a tile: with four rows sixteen sums, which hide the wait for each other
-FOUR = 4  # outputs that are summed up together where there are few
-FEW = 12  # outputs; fewer are added up in another order
+TALL = 8  # rows of a tile of one register
+AT_ONCE = 8  # inputs of such a tile between two looks at the end, for it has little else to do
+FOUR = 4  # outputs that are summed up together side by side
+FEW = 12  # outputs; fewer may be added up side by side
 
-FLOAT, INDEX, PLACE = ir.FloatType(), ir.IntType(64), ir.IntType(32)
-
-
-def fits(outputs: int, inputs: int) -> bool:
-    """Is there a product for a layer of this size on this processor?"""
-    if outputs % WIDE and not (1 < outputs < FEW and inputs % 8 == 0):
-        return False
-    return bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
+FLOAT, INDEX, PLACE, BIT = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(1)
 
 
-def product(weight: Values, bias: Values) -> Into:
-    """A way to make the call that writes a layer of any whole fours of rows, or its relu, into an array that is there,
+class Order(str, Enum):
+    """In which the terms of an output are added up."""
+
+    SIDE_BY_SIDE = "side by side"
+    ONE_BY_ONE = "one by one"
+
+
+def orders(outputs: int, inputs: int) -> list[Order]:
+    """Those in which torch may add up a layer of this size, and we can, on this processor."""
+    if outputs < 2 or not llvmlite.binding.get_host_cpu_features().get("avx512f", False):
+        return []
+    return [Order.SIDE_BY_SIDE, Order.ONE_BY_ONE] if outputs < FEW and inputs % 8 == 0 else [Order.ONE_BY_ONE]
+
+
+def product(weight: Values, bias: Values, order: Order) -> Into:
+    """A way to make the call that writes a layer of any whole eights of rows, or its relu, into an array that is there,
     which is `product(...)(x, out, rectified)()`."""
-    kernel, packed = (_wide, _tiles) if len(weight) % WIDE == 0 else (_few, _sums)
-    return partial(_bound, kernel, packed(weight), bias)
+    if order is Order.SIDE_BY_SIDE:
+        return partial(_bound, _few, _sums(weight), bias)
+    kernel, width = (_wide, WIDE) if len(weight) % WIDE == 0 else (_narrow, REGISTER)
+    return partial(_bound, kernel, _tiles(weight, width).reshape(-1), _tiles(bias[:, None], width).reshape(-1))
 
 
 def _bound(kernel: Any, weight: Values, bias: Values, x: Values, out: Values, rectified: bool) -> Call:
     return partial(kernel, x, weight, bias, out, rectified)
 
 
-def _tiles(weight: Values) -> Values:
-    """Weights in the order in which `_wide` reads them: tile by tile, input by input."""
+def _tiles(weight: Values, width: int) -> Values:
+    """Weights in the order in which they are added one by one: tile by tile, input by input, with zeros for the outputs
+    that a tile has room for. A register is read from one line of memory, which takes half the time of two."""
     outputs, inputs = weight.shape
-    return weight.reshape(outputs // WIDE, WIDE, inputs).transpose(0, 2, 1).ravel()
+    tiles = aligned.zeros((-(-outputs // width), inputs, width), np.float32)
+    for output in range(outputs):
+        tiles[output // width, :, output % width] = weight[output]
+    return tiles
 
 
 def _sums(weight: Values) -> Values:
@@ -91,8 +109,18 @@ class _Code:
     def load(self, data: Any, place: Any, count: int) -> Any:
         return self.build.load(self._vector(data, place, count), align=4)
 
-    def store(self, vector: Any, place: Any, count: int) -> None:
-        self.build.store(vector, self._vector(self.out, place, count), align=4)
+    def store(self, vector: Any, place: Any, count: int, wanted: Any = None) -> None:
+        """All of a vector, or the numbers of it that are `wanted`."""
+        pointer = self._vector(self.out, place, count)
+        if wanted is None:
+            self.build.store(vector, pointer, align=4)
+            return
+        name, kinds = f"llvm.masked.store.v{count}f32.p0v{count}f32", [vector.type, pointer.type, PLACE, wanted.type]
+        some = self.function(name, ir.VoidType(), kinds)
+        self.build.call(some, [vector, pointer, ir.Constant(PLACE, 4), wanted])
+
+    def function(self, name: str, result: Any, kinds: Sequence[Any]) -> Any:
+        return cast("Any", cgutils).get_or_insert_function(self.build.module, ir.FunctionType(result, kinds), name)
 
     def _vector(self, data: Any, place: Any, count: int) -> Any:
         return self.build.bitcast(self.build.gep(data, [place]), ir.VectorType(FLOAT, count).as_pointer())
@@ -111,38 +139,53 @@ class _Code:
     def zeros(self, size: int) -> Any:
         return ir.Constant(ir.VectorType(FLOAT, size), [0.0] * size)
 
-    def finish(self, summed: Any, row: int, first: int, size: int) -> None:
+    def wanted(self) -> Any:
+        """Which outputs of a tile of one register the layer has."""
+        left = self.build.trunc(self.build.sub(self.outputs, self.column), PLACE)
+        first = self.build.insert_element(
+            ir.Constant(ir.VectorType(PLACE, REGISTER), None), left, ir.Constant(PLACE, 0)
+        )
+        places = ir.Constant(ir.VectorType(PLACE, REGISTER), [ir.Constant(PLACE, i) for i in range(REGISTER)])
+        return self.build.icmp_signed("<", places, self.shuffled(first, [0] * REGISTER))
+
+    def finish(self, summed: Any, row: int, first: int, size: int, wanted: Any = None) -> None:
         """Add the bias of the outputs from this one of the tile on, rectify if asked for, and write."""
         outputs = self.at(self.column, first)
         added = self.build.fadd(summed, self.load(self.bias, outputs, size))
         positive = self.build.fcmp_unordered(">", added, self.zeros(size))  # what is no number stays none
         kept = self.build.select(positive, added, self.zeros(size))
         place = self.at(self.build.mul(self.at(self.row, row), self.outputs), outputs)
-        self.store(self.build.select(self.rectified, kept, added), place, size)
+        self.store(self.build.select(self.rectified, kept, added), place, size, wanted)
 
 
-def _wide_tile(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """ROWS rows of WIDE outputs: the terms of each one after the other, product and sum rounded once."""
+def _fused_tile(rows: int, registers: int, at_once: int, context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """So many rows and registers of outputs: the terms of each one after the other, product and sum rounded once."""
     code = _Code(context, builder, signature, args)
-    registers = WIDE // REGISTER
-    sums = code.sums(ROWS * registers, REGISTER)
-    register = ir.VectorType(FLOAT, REGISTER)
-    fused = cast("Any", cgutils).get_or_insert_function(
-        builder.module, ir.FunctionType(register, [register] * 3), f"llvm.fma.v{REGISTER}f32"
-    )
-    starts = [builder.mul(code.at(code.row, row), code.inputs) for row in range(ROWS)]
+    sums, register = code.sums(rows * registers, REGISTER), ir.VectorType(FLOAT, REGISTER)
+    fused = code.function(f"llvm.fma.v{REGISTER}f32", register, [register] * 3)
+    starts = [builder.mul(code.at(code.row, row), code.inputs) for row in range(rows)]
     tile = builder.mul(code.column, code.inputs)
-    with cast("Any", cgutils).for_range(builder, code.inputs) as loop:
-        place = code.at(tile, code.times(loop.index, WIDE))
+
+    def add(given: Any) -> None:
+        place = code.at(tile, code.times(given, REGISTER * registers))
         weights = [code.load(code.weight, code.at(place, REGISTER * i), REGISTER) for i in range(registers)]
         for row, start in enumerate(starts):
-            given = code.shuffled(code.load(code.x, code.at(start, loop.index), 1), [0] * REGISTER)
-            for i, weight in enumerate(weights):
-                total = sums[row * registers + i]
-                builder.store(builder.call(fused, [given, weight, builder.load(total)]), total)
-    for row in range(ROWS):
+            x = code.shuffled(code.load(code.x, code.at(start, given), 1), [0] * REGISTER)
+            for weight, total in zip(weights, sums[row * registers :], strict=False):
+                builder.store(builder.call(fused, [x, weight, builder.load(total)]), total)
+
+    whole = builder.udiv(code.inputs, ir.Constant(INDEX, at_once))
+    with cast("Any", cgutils).for_range(builder, whole) as loop:
+        for i in range(at_once):
+            add(code.at(code.times(loop.index, at_once), i))
+    done = code.times(whole, at_once)
+    if at_once > 1:
+        with cast("Any", cgutils).for_range(builder, builder.sub(code.inputs, done)) as loop:
+            add(code.at(done, loop.index))
+    wanted = code.wanted() if registers == 1 else None
+    for row in range(rows):
         for i in range(registers):
-            code.finish(builder.load(sums[row * registers + i]), row, REGISTER * i, REGISTER)
+            code.finish(builder.load(sums[row * registers + i]), row, REGISTER * i, REGISTER, wanted)
     return context.get_dummy_value()
 
 
@@ -178,7 +221,8 @@ def _tile(compiled: Callable[..., Any]) -> Any:
     return intrinsic(typed)
 
 
-_tile_of_64 = _tile(_wide_tile)
+_tile_of_64 = _tile(partial(_fused_tile, ROWS, WIDE // REGISTER, 1))
+_tile_of_16 = _tile(partial(_fused_tile, TALL, 1, AT_ONCE))
 _tile_of_4 = _tile(partial(_sums_tile, FOUR, 4))
 _tile_of_1 = _tile(partial(_sums_tile, 1, 8))
 
@@ -188,6 +232,13 @@ def _wide(x: Values, weight: Values, bias: Values, out: Values, rectified: bool)
     for column in range(0, out.shape[1], WIDE):
         for row in range(0, len(x), ROWS):
             _tile_of_64(x, weight, bias, out, row, column, rectified)
+
+
+@njit(cache=True, nogil=True)
+def _narrow(x: Values, weight: Values, bias: Values, out: Values, rectified: bool) -> None:
+    for column in range(0, out.shape[1], REGISTER):
+        for row in range(0, len(x), TALL):
+            _tile_of_16(x, weight, bias, out, row, column, rectified)
 
 
 @njit(cache=True, nogil=True)
