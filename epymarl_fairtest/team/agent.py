@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ class Agent:
         self.hidden_size: int = len(pairs[0][0])  # of a layer, whether or not it is remembered
         self.recurrent = recurrent
         self.needs_torch = recurrent or not all(known)
-        self.rows, self._stripe = rows, STRIPE if all(known) and (not recurrent or _gates().agrees()) else rows
+        self.rows, self._stripe = rows, STRIPE if all(known) and (not recurrent or _gates().steady()) else rows
 
     def rows_for(self, count: int) -> int:
         """How many rows are computed where so many are asked for."""
@@ -52,7 +51,7 @@ class Agent:
         of_input, of_memory = middle
         x, h = between.of_input[:rows], between.of_memory[:rows]
         products = [of_input(one, x, False), of_memory(hidden, h, False)]
-        return [first(inputs, one, True), *products, partial(between.close, x, h, hidden), last(hidden, scores, False)]
+        return [first(inputs, one, True), *products, between.closing(x, h, hidden), last(hidden, scores, False)]
 
 
 class Between:
@@ -62,8 +61,7 @@ class Between:
         self.first, self.second = (aligned.zeros((rows, size), np.float32) for _ in range(2))
         if recurrent:
             self.of_input, self.of_memory = (aligned.zeros((rows, 3 * size), np.float32) for _ in range(2))
-            gates = _gates()
-            self.close = gates.Gates(rows, size).close if gates.agrees() else gates.close_by_torch
+            self.closing = _gates().Gates(rows, size).closing
 
 
 def _layer(weight: Values, bias: Values, order: Order | None) -> Callable[[Values, Values, bool], Call]:

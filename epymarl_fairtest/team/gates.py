@@ -1,13 +1,15 @@
-"""The gates of a GRU after its matrix products, compiled: the bits that torch gives, in half of its time.
+"""The gates of a GRU after its matrix products: the bits that torch gives, in half of its time.
 
-Most of torch's time is tanh. Here it is computed in double precision, which says the float that torch gives unless two
-floats are almost equally near; for these few torch is asked. How near that is was measured with every float there is
-(docs/decisions/068); on another machine torch may compute another way, so `agrees` looks before these gates are used.
+Torch is asked for sigmoids and tanh, what is between them is compiled. On AMD most of torch's time is tanh. There it is
+computed in double precision, which says the float that torch gives unless two floats are almost equally near; for these
+few torch is asked. How near that is was measured with every float there is (docs/decisions/068). On Intel torch has
+another tanh, faster than ours (docs/decisions/081), so `agrees` looks before ours is used.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -15,9 +17,7 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from epymarl_fairtest.team.by_torch import close as close_by_torch
-
-__all__ = ["Gates", "agrees", "close_by_torch"]
+from epymarl_fairtest.core import aligned
 
 Values = NDArray[np.float32]
 Rows = NDArray[np.int64]
@@ -101,6 +101,25 @@ def _settle(of_memory: Values, memory: Values, where: Rows, new: Values, before:
         memory[where[number]] = (before[number] - new[number]) * of_memory[row, 1, i] + new[number]
 
 
+@njit(cache=True, nogil=True)
+def _new(of_input: Values, of_memory: Values, new: Values) -> None:
+    """What tanh makes the new memory of."""
+    rows, _, size = of_memory.shape
+    for row in range(rows):
+        for i in range(size):
+            new[row * size + i] = of_input[row, 2, i] + of_memory[row, 2, i] * of_memory[row, 0, i]
+
+
+@njit(cache=True, nogil=True)
+def _blend(of_memory: Values, memory: Values, new: Values) -> None:
+    """The new memory over the old one."""
+    rows, _, size = of_memory.shape
+    for row in range(rows):
+        for i in range(size):
+            at = row * size + i
+            memory[at] = (memory[at] - new[at]) * of_memory[row, 1, i] + new[at]
+
+
 class Gates:
     """What becomes of the gates of at most so many rows: reset, update, new (rows, 3 * numbers), of the input and of
     the memory."""
@@ -109,18 +128,33 @@ class Gates:
         self._size, whole = size, rows * size
         self._parts = [slice(0, 2 * size)] if together(size) else [slice(0, size), slice(size, 2 * size)]
         self._where, self._before = np.zeros(whole, np.int64), np.zeros(whole, np.float32)
-        self._asked = np.zeros(whole, np.float32)
+        self._asked = aligned.zeros((whole,), np.float32)
 
-    def close(self, of_input: Values, of_memory: Values, hidden: Values) -> None:
-        """torch.gru_cell after its products: the new memory over `hidden`."""
-        gates, added = torch.from_numpy(of_memory), torch.from_numpy(of_input)
-        for part in self._parts:
-            gates[:, part].add_(added[:, part]).sigmoid_()
+    def closing(self, of_input: Values, of_memory: Values, hidden: Values) -> Callable[[], None]:
+        """A call of torch.gru_cell after its products: the new memory over `hidden`."""
         given, remembered = (array.reshape(len(hidden), 3, self._size) for array in (of_input, of_memory))
-        memory, asked = hidden.reshape(-1), self._asked
-        count = _close(given, remembered, memory, self._where, asked, self._before)
+        gates, added = torch.from_numpy(of_memory), torch.from_numpy(of_input)
+        parts = [(gates[:, part], added[:, part]) for part in self._parts]
+        memory, remember = hidden.reshape(-1), self._ask_little if agrees() else self._ask_all
+
+        def call() -> None:
+            for gate, more in parts:
+                gate.add_(more).sigmoid_()
+            remember(given, remembered, memory)
+
+        return call
+
+    def _ask_little(self, of_input: Values, of_memory: Values, memory: Values) -> None:
+        asked = self._asked
+        count = _close(of_input, of_memory, memory, self._where, asked, self._before)
         torch.from_numpy(asked[:count]).tanh_()
-        _settle(remembered, memory, self._where, asked, self._before, count)
+        _settle(of_memory, memory, self._where, asked, self._before, count)
+
+    def _ask_all(self, of_input: Values, of_memory: Values, memory: Values) -> None:
+        new = self._asked[: len(memory)]
+        _new(of_input, of_memory, new)
+        torch.from_numpy(new).tanh_()
+        _blend(of_memory, memory, new)
 
 
 @cache
@@ -133,14 +167,27 @@ def together(size: int) -> bool:
 
 
 LEAST, MOST, STRIDE = 2.0**-20, 16.0, 211  # smaller numbers are their own tanh, larger ones have 1
+FEW = 64  # eight rows of eight
+
+
+def _some() -> Values:
+    first, last = np.array([LEAST, MOST], np.float32).view(np.uint32).tolist()
+    return np.arange(first, last, STRIDE, dtype=np.uint32).view(np.float32)
 
 
 @cache
 def agrees() -> bool:
     """Does torch, on this machine, give what `tanh` does not doubt? Asked of two million numbers, 10 ms."""
-    first, last = np.array([LEAST, MOST], np.float32).view(np.uint32).tolist()
-    some = np.arange(first, last, STRIDE, dtype=np.uint32).view(np.float32)
-    return all(disagreeing(numbers) == 0 for numbers in (some, -some))
+    return all(disagreeing(numbers) == 0 for numbers in (_some(), -_some()))
+
+
+@cache
+def steady() -> bool:
+    """Is the tanh of a number the same among few as among many?"""
+    if agrees():
+        return True
+    numbers = torch.from_numpy(_some()[::16].copy())
+    return torch.equal(numbers.tanh(), torch.cat([few.tanh() for few in numbers.split(FEW)]))
 
 
 def disagreeing(numbers: Values) -> int:
