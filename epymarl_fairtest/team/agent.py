@@ -15,6 +15,7 @@ from epymarl_fairtest.team.products import Order, product
 Values = NDArray[np.float32]
 Call = Callable[[], object]
 STRIPE = 8  # rows that compiled layers and gates take together
+PART = 384  # rows whose gates lie near the processor
 
 
 class Agent:
@@ -31,18 +32,24 @@ class Agent:
         self.hidden_size: int = len(pairs[0][0])  # of a layer, whether or not it is remembered
         self.recurrent = recurrent
         self.needs_torch = recurrent or not all(known)
-        self.rows, self._stripe = rows, STRIPE if all(known) and (not recurrent or _gates().steady()) else rows
+        alone = all(known) and (not recurrent or _gates().steady())  # a row is the same among any number of rows
+        self._stripe, self._part = (STRIPE, PART if recurrent else rows) if alone else (rows, rows)
 
     def rows_for(self, count: int) -> int:
         """How many rows are computed where so many are asked for."""
         return -(-count // self._stripe) * self._stripe
 
     def between(self) -> Between:
-        return Between(self.rows, self.hidden_size, self.recurrent)
+        return Between(self._part, self.hidden_size, self.recurrent)
 
     def calls(self, inputs: Values, hidden: Values, between: Between, scores: Values) -> list[Call]:
         """What gives scores and memory when it is called in this order, written into arrays that are there: `scores`,
         and the memory over `hidden`."""
+        parts = [slice(first, min(first + self._part, len(inputs))) for first in range(0, len(inputs), self._part)]
+        return [call for part in parts for call in self._calls(inputs[part], hidden[part], between, scores[part])]
+
+    def _calls(self, inputs: Values, hidden: Values, between: Between, scores: Values) -> list[Call]:
+        """Of as many rows as there is room for between the layers."""
         rows = len(inputs)
         first, *middle, last = self._layers
         one, two = between.first[:rows], between.second[:rows]
