@@ -62,9 +62,22 @@ def test_gates_are_torchs_whoever_computes_tanh(
     wanted = by_torch(of_input, of_memory, memory)[:rows]
     if not ours:
         monkeypatch.setattr(gates, "agrees", lambda: False)
-    given = [numbers[:rows].numpy() for numbers in (of_input, of_memory, memory)]
+    sums, (new_x, new_h) = (of_memory + of_input)[:, : 2 * size], (of[:, 2 * size :] for of in (of_input, of_memory))
+    given = [numbers[:rows].contiguous().numpy() for numbers in (sums, new_x, new_h, memory)]
     gates.Gates(3 * CHUNK, size).closing(*given)()
-    assert given[2].tobytes() == wanted.numpy().tobytes()
+    assert given[3].tobytes() == wanted.numpy().tobytes()
+
+
+@pytest.mark.parametrize("size", [44, 128])
+def test_gates_with_a_tanh_of_ours_are_as_good(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where torch has another one, and ours is not used."""
+    sums, new_x, new_h, memory = (torch.randn(CHUNK, count) for count in (2 * size, size, size, size))
+    reset, update = sums.double().sigmoid().chunk(2, 1)
+    new = torch.tanh(new_x + new_h * reset)
+    wanted = (memory - new) * update + new
+    monkeypatch.setattr(gates, "agrees", lambda: True)
+    gates.Gates(CHUNK, size).closing(*(numbers.numpy() for numbers in (sums, new_x, new_h, memory)))()
+    np.testing.assert_allclose(memory.numpy(), wanted.numpy(), atol=1e-6)
 
 
 def test_another_tanh_of_torch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

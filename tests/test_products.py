@@ -56,6 +56,18 @@ def test_torch_gives_the_same_bits(inputs: int, outputs: int, rectified: bool) -
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), SIZES)
+def test_a_layer_is_added_to_what_stands_there(inputs: int, outputs: int) -> None:
+    rng = np.random.default_rng(1)
+    x, before = (rng.standard_normal((CHUNK, count), np.float32) for count in (inputs, outputs))
+    (plain, after), order = (before.copy(), before.copy()), agreement.agreed(outputs, inputs, CHUNK)
+    if order is None:
+        pytest.skip("torch adds up in another order on this machine: its own products are used")
+    for out, onto in ((plain, False), (after, True)):
+        products.product(*layer(inputs, outputs), order, onto)(x, out, False)()
+    assert after.tobytes() == (plain + before).tobytes()
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), SIZES)
 def test_a_row_is_the_same_among_few(inputs: int, outputs: int) -> None:
     x = np.random.default_rng(1).standard_normal((CHUNK, inputs), np.float32)
     many, few = (np.zeros((rows, outputs), np.float32) for rows in (CHUNK, 8))

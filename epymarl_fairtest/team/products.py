@@ -9,7 +9,7 @@ machine, or another one, is for team/agreement.py to find out before a product i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -55,17 +55,17 @@ def orders(outputs: int, inputs: int) -> list[Order]:
     return [Order.SIDE_BY_SIDE, Order.ONE_BY_ONE] if outputs < FEW and inputs % 8 == 0 else [Order.ONE_BY_ONE]
 
 
-def product(weight: Values, bias: Values, order: Order) -> Into:
+def product(weight: Values, bias: Values, order: Order, onto: bool = False) -> Into:
     """A way to make the call that writes a layer of any whole eights of rows, or its relu, into an array that is there,
-    which is `product(...)(x, out, rectified)()`."""
+    or adds the layer to what stands in it. The call is `product(...)(x, out, rectified)()`."""
     if order is Order.SIDE_BY_SIDE:
-        return partial(_bound, _few, _sums(weight), bias)
+        return partial(_bound, _few, _sums(weight), bias, onto)
     kernel, width = (_wide, WIDE) if len(weight) % WIDE == 0 else (_narrow, REGISTER)
-    return partial(_bound, kernel, _tiles(weight, width).reshape(-1), _tiles(bias[:, None], width).reshape(-1))
+    return partial(_bound, kernel, _tiles(weight, width).reshape(-1), _tiles(bias[:, None], width).reshape(-1), onto)
 
 
-def _bound(kernel: Any, weight: Values, bias: Values, x: Values, out: Values, rectified: bool) -> Call:
-    return partial(kernel, x, weight, bias, out, rectified)
+def _bound(kernel: Any, weight: Values, bias: Values, onto: bool, x: Values, out: Values, rectified: bool) -> Call:
+    return partial(kernel, x, weight, bias, out, rectified, onto)
 
 
 def _tiles(weight: Values, width: int) -> Values:
@@ -92,7 +92,7 @@ class _Code:
     def __init__(self, context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> None:
         arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in range(4)]
         self.x, self.weight, self.bias, self.out = (array.data for array in arrays)
-        self.row, self.column, self.rectified = args[4:]
+        self.row, self.column, self.rectified, self.onto = args[4:]
         self.inputs, self.outputs = (builder.extract_value(arrays[i].shape, 1) for i in (0, 3))
         self.build = builder
 
@@ -114,10 +114,19 @@ class _Code:
         pointer = self._vector(self.out, place, count)
         if wanted is None:
             self.build.store(vector, pointer, align=4)
-            return
-        name, kinds = f"llvm.masked.store.v{count}f32.p0v{count}f32", [vector.type, pointer.type, PLACE, wanted.type]
-        some = self.function(name, ir.VoidType(), kinds)
-        self.build.call(some, [vector, pointer, ir.Constant(PLACE, 4), wanted])
+        else:
+            self._masked("store", ir.VoidType(), [vector, pointer, ir.Constant(PLACE, 4), wanted])
+
+    def before(self, place: Any, count: int, wanted: Any = None) -> Any:
+        """What stands where it will be stored."""
+        if wanted is None:
+            return self.load(self.out, place, count)
+        pointer, others = self._vector(self.out, place, count), self.zeros(count)
+        return self._masked("load", others.type, [pointer, ir.Constant(PLACE, 4), wanted, others])
+
+    def _masked(self, what: str, result: Any, given: Sequence[Any]) -> Any:
+        name = f"llvm.masked.{what}.v{REGISTER}f32.p0v{REGISTER}f32"
+        return self.build.call(self.function(name, result, [one.type for one in given]), given)
 
     def function(self, name: str, result: Any, kinds: Sequence[Any]) -> Any:
         return cast("Any", cgutils).get_or_insert_function(self.build.module, ir.FunctionType(result, kinds), name)
@@ -148,14 +157,20 @@ class _Code:
         places = ir.Constant(ir.VectorType(PLACE, REGISTER), [ir.Constant(PLACE, i) for i in range(REGISTER)])
         return self.build.icmp_signed("<", places, self.shuffled(first, [0] * REGISTER))
 
-    def finish(self, summed: Any, row: int, first: int, size: int, wanted: Any = None) -> None:
-        """Add the bias of the outputs from this one of the tile on, rectify if asked for, and write."""
-        outputs = self.at(self.column, first)
-        added = self.build.fadd(summed, self.load(self.bias, outputs, size))
-        positive = self.build.fcmp_unordered(">", added, self.zeros(size))  # what is no number stays none
-        kept = self.build.select(positive, added, self.zeros(size))
-        place = self.at(self.build.mul(self.at(self.row, row), self.outputs), outputs)
-        self.store(self.build.select(self.rectified, kept, added), place, size, wanted)
+    def finish(self, summed: Mapping[tuple[int, int], Any], size: int, wanted: Any = None) -> None:
+        """By row and first output of the tile: add the bias, and what was there or rectify if asked for, and write."""
+        totals, places = self.sums(len(summed), size), []
+        for total, ((row, first), vector) in zip(totals, summed.items(), strict=True):
+            outputs = self.at(self.column, first)
+            places.append(self.at(self.build.mul(self.at(self.row, row), self.outputs), outputs))
+            self.build.store(self.build.fadd(vector, self.load(self.bias, outputs, size)), total)
+        with self.build.if_then(self.onto):  # once for the tile: a look for each vector takes longer
+            for total, place in zip(totals, places, strict=True):
+                self.build.store(self.build.fadd(self.build.load(total), self.before(place, size, wanted)), total)
+        for added, place in zip(map(self.build.load, totals), places, strict=True):
+            positive = self.build.fcmp_unordered(">", added, self.zeros(size))  # what is no number stays none
+            kept = self.build.select(positive, added, self.zeros(size))
+            self.store(self.build.select(self.rectified, kept, added), place, size, wanted)
 
 
 def _fused_tile(rows: int, registers: int, at_once: int, context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -182,10 +197,9 @@ def _fused_tile(rows: int, registers: int, at_once: int, context: Any, builder: 
     if at_once > 1:
         with cast("Any", cgutils).for_range(builder, builder.sub(code.inputs, done)) as loop:
             add(code.at(done, loop.index))
-    wanted = code.wanted() if registers == 1 else None
-    for row in range(rows):
-        for i in range(registers):
-            code.finish(builder.load(sums[row * registers + i]), row, REGISTER * i, REGISTER, wanted)
+    places = [(row, REGISTER * i) for row in range(rows) for i in range(registers)]
+    summed = dict(zip(places, map(builder.load, sums), strict=True))
+    code.finish(summed, REGISTER, code.wanted() if registers == 1 else None)
     return context.get_dummy_value()
 
 
@@ -201,22 +215,27 @@ def _sums_tile(outputs: int, lanes: int, context: Any, builder: Any, signature: 
             given = code.load(code.x, code.at(start, code.times(loop.index, lanes)), lanes)
             term = builder.fmul(code.shuffled(given, list(range(lanes)) * outputs), weight)
             builder.store(builder.fadd(builder.load(total), term), total)
+    ready = {}
     for row, total in enumerate(sums):
         summed, half = builder.load(total), lanes // 2
         while half:  # the sums side by side: each with the one half as many further on
             summed = builder.fadd(summed, code.shuffled(summed, [place ^ half for place in range(size)]))
             half //= 2
-        code.finish(code.shuffled(summed, range(0, size, lanes)), row, 0, outputs)
+        ready[row, 0] = code.shuffled(summed, range(0, size, lanes))
+    code.finish(ready, outputs)
     return context.get_dummy_value()
 
 
 def _tile(compiled: Callable[..., Any]) -> Any:
-    """Inside compiled code: tile(x, weight, bias, out, row, column, rectified)."""
+    """Inside compiled code: tile(x, weight, bias, out, row, column, rectified, onto)."""
 
-    def typed(_: Any, x: Any, weight: Any, bias: Any, out: Any, row: Any, column: Any, rectified: Any) -> Any:
+    def typed(
+        _: Any, x: Any, weight: Any, bias: Any, out: Any, row: Any, column: Any, rectified: Any, onto: Any
+    ) -> Any:
         if any(given.layout != "C" or given.dtype != types.float32 for given in (x, weight, bias, out)):
             raise TypingError("a product takes contiguous arrays of float32")
-        return types.void(x, weight, bias, out, types.intp, types.intp, types.boolean), compiled
+        where, how = [types.intp] * 2, [types.boolean] * 2
+        return types.void(x, weight, bias, out, *where, *how), compiled
 
     return intrinsic(typed)
 
@@ -228,27 +247,27 @@ _tile_of_1 = _tile(partial(_sums_tile, 1, 8))
 
 
 @njit(cache=True, nogil=True)
-def _wide(x: Values, weight: Values, bias: Values, out: Values, rectified: bool) -> None:
+def _wide(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
     for column in range(0, out.shape[1], WIDE):
         for row in range(0, len(x), ROWS):
-            _tile_of_64(x, weight, bias, out, row, column, rectified)
+            _tile_of_64(x, weight, bias, out, row, column, rectified, onto)
 
 
 @njit(cache=True, nogil=True)
-def _narrow(x: Values, weight: Values, bias: Values, out: Values, rectified: bool) -> None:
+def _narrow(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
     for column in range(0, out.shape[1], REGISTER):
         for row in range(0, len(x), TALL):
-            _tile_of_16(x, weight, bias, out, row, column, rectified)
+            _tile_of_16(x, weight, bias, out, row, column, rectified, onto)
 
 
 @njit(cache=True, nogil=True)
-def _few(x: Values, weight: Values, bias: Values, out: Values, rectified: bool) -> None:
+def _few(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
     whole = out.shape[1] // FOUR * FOUR
     for row in range(0, len(x), ROWS):
         for column in range(0, whole, FOUR):
-            _tile_of_4(x, weight, bias, out, row, column, rectified)
+            _tile_of_4(x, weight, bias, out, row, column, rectified, onto)
         for column in range(whole, out.shape[1]):
-            _tile_of_1(x, weight, bias, out, row, column, rectified)
+            _tile_of_1(x, weight, bias, out, row, column, rectified, onto)
 
 
 def processor() -> tuple[str, list[tuple[str, bool]]]:
