@@ -34,7 +34,7 @@ REGISTER = 16  # numbers
 ROWS = 4  # of a tile
 WIDE = 4 * REGISTER  # outputs of a tile: with four rows sixteen sums, which hide the wait for each other
 TALL = 8  # rows of a tile of one register
-AT_ONCE = 8  # inputs of such a tile between two looks at the end, for it has little else to do
+AT_ONCE, TALL_AT_ONCE = 2, 8  # inputs between two looks at the end: a tile of one register has little else to do
 FOUR = 4  # outputs that are summed up together side by side
 FEW = 12  # outputs; fewer may be added up side by side
 
@@ -194,9 +194,8 @@ def _fused_tile(rows: int, registers: int, at_once: int, context: Any, builder: 
         for i in range(at_once):
             add(code.at(code.times(loop.index, at_once), i))
     done = code.times(whole, at_once)
-    if at_once > 1:
-        with cast("Any", cgutils).for_range(builder, builder.sub(code.inputs, done)) as loop:
-            add(code.at(done, loop.index))
+    with cast("Any", cgutils).for_range(builder, builder.sub(code.inputs, done)) as loop:
+        add(code.at(done, loop.index))
     places = [(row, REGISTER * i) for row in range(rows) for i in range(registers)]
     summed = dict(zip(places, map(builder.load, sums), strict=True))
     code.finish(summed, REGISTER, code.wanted() if registers == 1 else None)
@@ -240,8 +239,8 @@ def _tile(compiled: Callable[..., Any]) -> Any:
     return intrinsic(typed)
 
 
-_tile_of_64 = _tile(partial(_fused_tile, ROWS, WIDE // REGISTER, 1))
-_tile_of_16 = _tile(partial(_fused_tile, TALL, 1, AT_ONCE))
+_tile_of_64 = _tile(partial(_fused_tile, ROWS, WIDE // REGISTER, AT_ONCE))
+_tile_of_16 = _tile(partial(_fused_tile, TALL, 1, TALL_AT_ONCE))
 _tile_of_4 = _tile(partial(_sums_tile, FOUR, 4))
 _tile_of_1 = _tile(partial(_sums_tile, 1, 8))
 
