@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support import random_policy, record_of
 
 from epymarl_fairtest.team import gates
 from epymarl_fairtest.team.contract import CHUNK
@@ -45,21 +44,40 @@ def test_no_float_has_another_tanh() -> None:
         assert gates.disagreeing(numbers) == gates.disagreeing(-numbers) == 0
 
 
+def by_torch(of_input: torch.Tensor, of_memory: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    """What torch.gru_cell does after its products."""
+    (reset_x, update_x, new_x), (reset_h, update_h, new_h) = of_input.chunk(3, 1), of_memory.clone().chunk(3, 1)
+    reset, update = reset_h.add_(reset_x).sigmoid_(), update_h.add_(update_x).sigmoid_()
+    new = torch.add(new_x, new_h.mul_(reset)).tanh_()
+    return memory.clone().sub_(new).mul_(update).add_(new)
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["ours where it is torch's", "torch's"])
+@pytest.mark.parametrize("rows", [8, 3 * CHUNK])
+@pytest.mark.parametrize("size", [44, 64, 128])
+def test_gates_are_torchs_whoever_computes_tanh(
+    size: int, rows: int, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_input, of_memory, memory = (torch.randn(3 * CHUNK, count) for count in (3 * size, 3 * size, size))
+    wanted = by_torch(of_input, of_memory, memory)[:rows]
+    if not ours:
+        monkeypatch.setattr(gates, "agrees", lambda: False)
+    sums, (new_x, new_h) = (of_memory + of_input)[:, : 2 * size], (of[:, 2 * size :] for of in (of_input, of_memory))
+    given = [numbers[:rows].contiguous().numpy() for numbers in (sums, new_x, new_h, memory)]
+    gates.Gates(3 * CHUNK, size).closing(*given)()
+    assert given[3].tobytes() == wanted.numpy().tobytes()
+
+
 @pytest.mark.parametrize("size", [44, 128])
-def test_a_network_says_the_same_where_torch_does_not_agree(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy = random_policy(record_of("spread", "gru", hidden_dim=size))
-    rng, last = np.random.default_rng(0), np.zeros((CHUNK, 3), np.int16)
-    hidden = rng.normal(size=(CHUNK, 3, size)).astype(np.float32)
-    compiled = policy.seats(hidden)
-    monkeypatch.setattr(gates, "agrees", lambda: False)
-    plain = random_policy(record_of("spread", "gru", hidden_dim=size)).seats(hidden)
-    assert compiled is not None
-    assert plain is not None
-    for _ in range(3):
-        seen = rng.normal(size=(CHUNK, 3, policy.obs_size)).astype(np.float32)
-        compiled.inputs[:, :, : policy.obs_size] = plain.inputs[:, :, : policy.obs_size] = seen
-        assert compiled.ask(last).tobytes() == plain.ask(last).tobytes()
-        assert compiled.hidden.tobytes() == plain.hidden.tobytes()
+def test_gates_with_a_tanh_of_ours_are_as_good(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where torch has another one, and ours is not used."""
+    sums, new_x, new_h, memory = (torch.randn(CHUNK, count) for count in (2 * size, size, size, size))
+    reset, update = sums.double().sigmoid().chunk(2, 1)
+    new = torch.tanh(new_x + new_h * reset)
+    wanted = (memory - new) * update + new
+    monkeypatch.setattr(gates, "agrees", lambda: True)
+    gates.Gates(CHUNK, size).closing(*(numbers.numpy() for numbers in (sums, new_x, new_h, memory)))()
+    np.testing.assert_allclose(memory.numpy(), wanted.numpy(), atol=1e-6)
 
 
 def test_another_tanh_of_torch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

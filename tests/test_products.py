@@ -16,17 +16,18 @@ from support import random_policy, record_of
 from epymarl_fairtest.team import agent, agreement, products
 from epymarl_fairtest.team.contract import CHUNK
 
-SIZES = [(18, 64), (64, 64), (21, 128), (128, 384), (64, 2), (64, 5), (128, 6), (40, 9), (64, 11)]
+SIZES = [(18, 64), (64, 64), (21, 128), (128, 384), (64, 2), (64, 5), (128, 6), (40, 9), (64, 11), (64, 12), (44, 100)]
+ONE_BY_ONE, SIDE_BY_SIDE = products.Order.ONE_BY_ONE, products.Order.SIDE_BY_SIDE
 
 
 @pytest.fixture(autouse=True)
 def _asked_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Torch is asked once for each size: here again, and nobody after us hears what it said while it was replaced."""
     monkeypatch.setattr(products, "kept_in", lambda: tmp_path)
-    agreement.agrees.cache_clear()
+    agreement.agreed.cache_clear()
     agreement._file.cache_clear()
     yield
-    agreement.agrees.cache_clear()
+    agreement.agreed.cache_clear()
     agreement._file.cache_clear()
 
 
@@ -36,9 +37,10 @@ def layer(inputs: int, outputs: int) -> tuple[products.Values, products.Values]:
 
 
 def served(inputs: int, outputs: int, rows: int = 3 * CHUNK) -> products.Into:
-    if not agreement.agrees(outputs, inputs, rows):
+    order = agreement.agreed(outputs, inputs, rows)
+    if order is None:
         pytest.skip("torch adds up in another order on this machine: its own products are used")
-    return products.product(*layer(inputs, outputs))
+    return products.product(*layer(inputs, outputs), order)
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), SIZES)
@@ -51,6 +53,18 @@ def test_torch_gives_the_same_bits(inputs: int, outputs: int, rectified: bool) -
     served(inputs, outputs)(x, out, rectified)()
     theirs = torch.addmm(*map(torch.from_numpy, (bias, x, weight.T)))
     assert out.tobytes() == (theirs.relu() if rectified else theirs).numpy().tobytes()
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), SIZES)
+def test_a_layer_is_added_to_what_stands_there(inputs: int, outputs: int) -> None:
+    rng = np.random.default_rng(1)
+    x, before = (rng.standard_normal((CHUNK, count), np.float32) for count in (inputs, outputs))
+    (plain, after), order = (before.copy(), before.copy()), agreement.agreed(outputs, inputs, CHUNK)
+    if order is None:
+        pytest.skip("torch adds up in another order on this machine: its own products are used")
+    for out, onto in ((plain, False), (after, True)):
+        products.product(*layer(inputs, outputs), order, onto)(x, out, False)()
+    assert after.tobytes() == (plain + before).tobytes()
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), SIZES)
@@ -72,18 +86,13 @@ def test_what_is_no_number_stays_none(outputs: int, rectified: bool) -> None:
     assert not np.isnan(out[:7]).any()
 
 
-@pytest.mark.parametrize(
-    ("inputs", "outputs"),
-    [(64, 1), (64, 12), (64, 100), (18, 5)],
-    ids=["one output", "neither few nor in tiles", "not in tiles", "inputs not in eights"],
-)
-def test_other_sizes_are_left_to_torch(inputs: int, outputs: int) -> None:
-    assert not agreement.agrees(outputs, inputs, CHUNK)
+def test_one_output_is_left_to_torch() -> None:
+    assert agreement.agreed(1, 64, CHUNK) is None
 
 
 def test_a_processor_without_wide_registers_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", dict)
-    assert not agreement.agrees(64, 64, CHUNK)
+    assert agreement.agreed(64, 64, CHUNK) is None
 
 
 @pytest.mark.parametrize("outputs", [5, 64])
@@ -91,14 +100,32 @@ def test_another_order_of_torch_is_noticed(outputs: int, monkeypatch: pytest.Mon
     """Such as that of the same inputs from the last to the first."""
     served(64, outputs)
     monkeypatch.setattr(torch, "addmm", lambda bias, x, weight: bias + x.flip(1) @ weight.flip(0))
-    assert not agreement.compared(outputs, 64, 3 * CHUNK)
+    assert agreement.compared(outputs, 64, 3 * CHUNK, products.orders(outputs, 64)) is None
+
+
+@pytest.mark.parametrize("outputs", [5, 11])
+@pytest.mark.parametrize("order", products.Order)
+def test_the_order_that_torch_has_is_found(
+    order: products.Order, outputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    able = products.orders(outputs, 64)
+    if not able:
+        pytest.skip("this processor has no wide registers")
+
+    def addmm(bias: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        out = np.empty((len(x), outputs), np.float32)
+        products.product(weight.T.contiguous().numpy(), bias.numpy(), order)(x.numpy(), out, False)()
+        return torch.from_numpy(out)
+
+    monkeypatch.setattr(torch, "addmm", addmm)
+    assert agreement.compared(outputs, 64, 3 * CHUNK, able) is order
 
 
 def test_a_later_process_need_not_ask_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     served(64, 64)
-    agreement.agrees.cache_clear()
+    agreement.agreed.cache_clear()
     monkeypatch.setattr(agreement, "compared", lambda *_: pytest.fail("asked again"))
-    assert agreement.agrees(64, 64, 3 * CHUNK)
+    assert agreement.agreed(64, 64, 3 * CHUNK) is ONE_BY_ONE
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -107,7 +134,7 @@ def test_what_was_said_of_something_else_does_not_count(
     change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served(64, 64)
-    agreement.agrees.cache_clear()
+    agreement.agreed.cache_clear()
     agreement._file.cache_clear()
     if change == "another processor":
         monkeypatch.setattr(llvmlite.binding, "get_host_cpu_name", lambda: "another")
@@ -115,8 +142,8 @@ def test_what_was_said_of_something_else_does_not_count(
         monkeypatch.setattr(products, "__file__", __file__)
     else:
         monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
-    monkeypatch.setattr(agreement, "compared", lambda *_: False)
-    assert not agreement.agrees(64, 64, 3 * CHUNK)
+    monkeypatch.setattr(agreement, "compared", lambda *_: None)
+    assert agreement.agreed(64, 64, 3 * CHUNK) is None
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -126,17 +153,17 @@ def test_a_damaged_file_is_not_believed(content: str, tmp_path: Path) -> None:
     (file,) = tmp_path.iterdir()
     said = file.read_text()
     file.write_text(content)
-    agreement.agrees.cache_clear()
-    assert agreement.agrees(64, 64, 3 * CHUNK)
+    agreement.agreed.cache_clear()
+    assert agreement.agreed(64, 64, 3 * CHUNK)
     assert file.read_text() == said
 
 
 def test_where_nothing_can_be_kept_torch_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     served(64, 64)
-    agreement.agrees.cache_clear()
+    agreement.agreed.cache_clear()
     agreement._file.cache_clear()
     monkeypatch.setattr(products, "kept_in", lambda: None)
-    assert agreement.agrees(64, 64, 3 * CHUNK)
+    assert agreement.agreed(64, 64, 3 * CHUNK)
 
 
 def test_what_has_gaps_is_not_compiled() -> None:
@@ -154,7 +181,7 @@ def test_a_network_says_the_same_with_torchs_own(kind: str, size: int, monkeypat
         return policy.seats(np.zeros((CHUNK, 3, policy.hidden_size), np.float32))
 
     compiled = seats()
-    monkeypatch.setattr(agent, "agrees", lambda *_: False)
+    monkeypatch.setattr(agent, "agreed", lambda *_: None)
     plain = seats()
     for _ in range(3):
         seen = rng.normal(size=(CHUNK, 3, 18)).astype(np.float32)

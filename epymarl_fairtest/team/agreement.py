@@ -1,4 +1,4 @@
-"""Whether torch, on this machine, gives the bits of the products that are compiled here.
+"""Which of the products that are compiled here has the bits that torch gives on this machine.
 
 Torch is asked once for each size of a layer. What it said is written beside the compiled kernels, under the name of the
 torch, the processor and the kernels that it holds for, so that a later process need not import torch in order to ask.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
@@ -18,23 +19,25 @@ import numpy as np
 
 from epymarl_fairtest.core.files import replace_file
 from epymarl_fairtest.team import products
+from epymarl_fairtest.team.products import Order, orders, product
 
 SWITCHES = ("MKL_", "ATEN_", "DNNL_", "ONEDNN_", "TORCH_")  # what begins like this may change how torch adds up
 
 
 @cache
-def agrees(outputs: int, inputs: int, rows: int) -> bool:
-    """Is there a product for a layer of this size, and has torch the same bits when it is asked for so many rows?"""
-    if not products.fits(outputs, inputs):
-        return False
+def agreed(outputs: int, inputs: int, rows: int) -> Order | None:
+    """The order in which torch adds up a layer of this size when it is asked for so many rows, if we can."""
+    able = orders(outputs, inputs)
+    if not able:
+        return None
     told, size = _told(), f"{outputs} x {inputs} x {rows}"
     if size not in told:
-        told = {**told, size: compared(outputs, inputs, rows)}
+        told = {**told, size: compared(outputs, inputs, rows, able)}
         _tell(told)
     return told[size]
 
 
-def compared(outputs: int, inputs: int, rows: int) -> bool:
+def compared(outputs: int, inputs: int, rows: int, able: Sequence[Order]) -> Order | None:
     """Random numbers through a layer of this size, by torch and by us."""
     import torch
 
@@ -46,24 +49,25 @@ def compared(outputs: int, inputs: int, rows: int) -> bool:
     )
     with one_thread():
         theirs = torch.addmm(*map(torch.from_numpy, (bias, x, weight.T)))
-    made, ours = products.product(weight, bias), np.empty((rows, outputs), np.float32)
-    made(x, ours, False)()
-    same = ours.tobytes() == theirs.numpy().tobytes()
-    made(x, ours, True)()
-    return same and ours.tobytes() == theirs.relu().numpy().tobytes()
+    wanted, ours = [theirs.numpy().tobytes(), theirs.relu().numpy().tobytes()], np.empty((rows, outputs), np.float32)
+
+    def same(order: Order, rectified: bool) -> bool:
+        product(weight, bias, order)(x, ours, rectified)()
+        return ours.tobytes() == wanted[rectified]
+
+    return next((order for order in able if same(order, False) and same(order, True)), None)
 
 
-def _told() -> dict[str, bool]:
+def _told() -> dict[str, Order | None]:
     """What torch said to earlier processes; nothing where that cannot be read."""
     file = _file()
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, AttributeError):
         told = json.loads(file.read_bytes()) if file else {}
-        if isinstance(told, dict) and all(isinstance(said, bool) for said in told.values()):
-            return told
+        return {size: None if said is None else Order(said) for size, said in told.items()}
     return {}
 
 
-def _tell(told: dict[str, bool]) -> None:
+def _tell(told: dict[str, Order | None]) -> None:
     """Where nothing may be written torch is asked anew every time."""
     file = _file()
     if file:

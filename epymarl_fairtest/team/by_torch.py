@@ -1,4 +1,4 @@
-"""A layer and a GRU's gates computed by torch, on arrays: where nothing that is compiled has torch's bits."""
+"""A layer computed by torch, on arrays: where nothing that is compiled has torch's bits."""
 
 from __future__ import annotations
 
@@ -62,14 +62,3 @@ def _padded(weight: Tensor, bias: Tensor, x: Values, out: Values, rectified: boo
         wanted.copy_(y.relu_() if rectified else y)
 
     return call
-
-
-def close(of_input: Values, of_memory: Values, hidden: Values) -> None:
-    """torch.gru_cell after its products (rows, 3 * numbers), operation by operation: the new memory over `hidden`."""
-    memory = torch.from_numpy(hidden)
-    (reset_x, update_x, new_x), (reset_h, update_h, new_h) = (
-        torch.from_numpy(gates).chunk(3, 1) for gates in (of_input, of_memory)
-    )
-    reset, update = reset_h.add_(reset_x).sigmoid_(), update_h.add_(update_x).sigmoid_()
-    new = torch.add(new_x, new_h.mul_(reset)).tanh_()
-    memory.sub_(new).mul_(update).add_(new)

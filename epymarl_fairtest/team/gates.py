@@ -1,13 +1,15 @@
-"""The gates of a GRU after its matrix products, compiled: the bits that torch gives, in half of its time.
+"""The gates of a GRU after its matrix products: the bits that torch gives, in half of its time.
 
-Most of torch's time is tanh. Here it is computed in double precision, which says the float that torch gives unless two
-floats are almost equally near; for these few torch is asked. How near that is was measured with every float there is
-(docs/decisions/068); on another machine torch may compute another way, so `agrees` looks before these gates are used.
+Torch is asked for sigmoids and tanh, what is between them is compiled. On AMD most of torch's time is tanh. There it is
+computed in double precision, which says the float that torch gives unless two floats are almost equally near; for these
+few torch is asked. How near that is was measured with every float there is (docs/decisions/068). On Intel torch has
+another tanh, faster than ours (docs/decisions/081), so `agrees` looks before ours is used.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -15,13 +17,10 @@ import torch
 from numba import njit
 from numpy.typing import NDArray
 
-from epymarl_fairtest.team.by_torch import close as close_by_torch
-
-__all__ = ["Gates", "agrees", "close_by_torch"]
-
 Values = NDArray[np.float32]
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Room = tuple[Rows, Values, Values]
 
 # tanh(g) / g by powers of g^2 for g within a quarter of ln 2, interpolated at Chebyshev's points: off by 2^-41 at most.
 C0, C1, C2 = 0.9999999999995898, -0.33333333265029647, 0.13333315114633162
@@ -65,11 +64,12 @@ def tanh(x: Values, out: Values, doubt: Mask) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _close(of_input: Values, of_memory: Values, memory: Values, where: Rows, asked: Values, before: Values) -> int:
+def _close(gates: Values, of_input: Values, of_memory: Values, memory: Values, room: Room) -> int:
     """The new memory over the old one, and how many numbers torch has to be asked about: `asked`, `where` in the memory
-    they belong, and what was there `before`. `of_memory` (rows, 3, numbers) holds reset and update, ready to be used,
-    and new as the products left it. The number of rows is one of whole blocks."""
-    count, (rows, _, size) = 0, of_memory.shape
+    they belong, and what was there `before`. `gates` (rows, 2, numbers) holds reset and update, ready to be used. The
+    number of rows is one of whole blocks."""
+    where, asked, before = room
+    count, (rows, _, size) = 0, gates.shape
     x, new = np.empty(BLOCK * size, np.float32), np.empty(BLOCK * size, np.float32)
     doubt = np.empty(BLOCK * size, np.bool_)
     words = doubt.view(np.uint64)
@@ -77,8 +77,7 @@ def _close(of_input: Values, of_memory: Values, memory: Values, where: Rows, ask
         old = memory[first * size : (first + BLOCK) * size]
         for row in range(BLOCK):
             for i in range(size):
-                reset = of_memory[first + row, 0, i]
-                x[row * size + i] = of_input[first + row, 2, i] + of_memory[first + row, 2, i] * reset
+                x[row * size + i] = of_input[first + row, i] + of_memory[first + row, i] * gates[first + row, 0, i]
         tanh(x, new, doubt)
         for word in range(len(words)):
             if words[word]:
@@ -89,38 +88,70 @@ def _close(of_input: Values, of_memory: Values, memory: Values, where: Rows, ask
         for row in range(BLOCK):
             for i in range(size):
                 at = row * size + i
-                old[at] = (old[at] - new[at]) * of_memory[first + row, 1, i] + new[at]
+                old[at] = (old[at] - new[at]) * gates[first + row, 1, i] + new[at]
     return count
 
 
 @njit(cache=True, nogil=True)
-def _settle(of_memory: Values, memory: Values, where: Rows, new: Values, before: Values, count: int) -> None:
+def _settle(gates: Values, memory: Values, room: Room, count: int) -> None:
     """The memory where torch was asked."""
+    where, new, before = room
     for number in range(count):
-        row, i = divmod(where[number], of_memory.shape[2])
-        memory[where[number]] = (before[number] - new[number]) * of_memory[row, 1, i] + new[number]
+        row, i = divmod(where[number], gates.shape[2])
+        memory[where[number]] = (before[number] - new[number]) * gates[row, 1, i] + new[number]
+
+
+@njit(cache=True, nogil=True)
+def _new(gates: Values, of_input: Values, of_memory: Values) -> None:
+    """What tanh makes the new memory of, over `of_memory`."""
+    rows, _, size = gates.shape
+    for row in range(rows):
+        for i in range(size):
+            of_memory[row, i] = of_input[row, i] + of_memory[row, i] * gates[row, 0, i]
+
+
+@njit(cache=True, nogil=True)
+def _blend(gates: Values, memory: Values, new: Values) -> None:
+    """The new memory over the old one."""
+    rows, _, size = gates.shape
+    for row in range(rows):
+        for i in range(size):
+            memory[row, i] = (memory[row, i] - new[row, i]) * gates[row, 1, i] + new[row, i]
 
 
 class Gates:
-    """What becomes of the gates of at most so many rows: reset, update, new (rows, 3 * numbers), of the input and of
-    the memory."""
+    """What becomes of the gates of at most so many rows."""
 
     def __init__(self, rows: int, size: int) -> None:
         self._size, whole = size, rows * size
         self._parts = [slice(0, 2 * size)] if together(size) else [slice(0, size), slice(size, 2 * size)]
-        self._where, self._before = np.zeros(whole, np.int64), np.zeros(whole, np.float32)
-        self._asked = np.zeros(whole, np.float32)
+        self._room = np.zeros(whole, np.int64), np.zeros(whole, np.float32), np.zeros(whole, np.float32)
 
-    def close(self, of_input: Values, of_memory: Values, hidden: Values) -> None:
-        """torch.gru_cell after its products: the new memory over `hidden`."""
-        gates, added = torch.from_numpy(of_memory), torch.from_numpy(of_input)
-        for part in self._parts:
-            gates[:, part].add_(added[:, part]).sigmoid_()
-        given, remembered = (array.reshape(len(hidden), 3, self._size) for array in (of_input, of_memory))
-        memory, asked = hidden.reshape(-1), self._asked
-        count = _close(given, remembered, memory, self._where, asked, self._before)
-        torch.from_numpy(asked[:count]).tanh_()
-        _settle(remembered, memory, self._where, asked, self._before, count)
+    def closing(self, gates: Values, of_input: Values, of_memory: Values, hidden: Values) -> Callable[[], None]:
+        """A call of torch.gru_cell after its products: the new memory over `hidden`. `gates` (rows, 2 * numbers) is the
+        sum of the products for reset and update, of the input and of the memory; the others (rows, numbers) are those
+        for the new memory. They do not stay."""
+        parts = [torch.from_numpy(gates)[:, part] for part in self._parts]
+        given, new = gates.reshape(len(gates), 2, self._size), torch.from_numpy(of_memory)
+
+        def ask_little() -> None:
+            count = _close(given, of_input, of_memory, hidden.reshape(-1), self._room)
+            torch.from_numpy(self._room[1][:count]).tanh_()
+            _settle(given, hidden.reshape(-1), self._room, count)
+
+        def ask_all() -> None:
+            _new(given, of_input, of_memory)
+            new.tanh_()
+            _blend(given, hidden, of_memory)
+
+        remember = ask_little if agrees() else ask_all
+
+        def call() -> None:
+            for part in parts:
+                part.sigmoid_()
+            remember()
+
+        return call
 
 
 @cache
@@ -129,18 +160,31 @@ def together(size: int) -> bool:
     rest of a row, which it computes in another way."""
     gates = torch.randn(1024, 3 * size, generator=torch.Generator().manual_seed(0))
     halves = [gates[:, :size].sigmoid(), gates[:, size : 2 * size].sigmoid()]
-    return torch.equal(gates[:, : 2 * size].sigmoid(), torch.cat(halves, 1))
+    return torch.equal(gates[:, : 2 * size].contiguous().sigmoid(), torch.cat(halves, 1))
 
 
 LEAST, MOST, STRIDE = 2.0**-20, 16.0, 211  # smaller numbers are their own tanh, larger ones have 1
+FEW = 64  # eight rows of eight
+
+
+def _some() -> Values:
+    first, last = np.array([LEAST, MOST], np.float32).view(np.uint32).tolist()
+    return np.arange(first, last, STRIDE, dtype=np.uint32).view(np.float32)
 
 
 @cache
 def agrees() -> bool:
     """Does torch, on this machine, give what `tanh` does not doubt? Asked of two million numbers, 10 ms."""
-    first, last = np.array([LEAST, MOST], np.float32).view(np.uint32).tolist()
-    some = np.arange(first, last, STRIDE, dtype=np.uint32).view(np.float32)
-    return all(disagreeing(numbers) == 0 for numbers in (some, -some))
+    return all(disagreeing(numbers) == 0 for numbers in (_some(), -_some()))
+
+
+@cache
+def steady() -> bool:
+    """Is the tanh of a number the same among few as among many?"""
+    if agrees():
+        return True
+    numbers = torch.from_numpy(_some()[::16].copy())
+    return torch.equal(numbers.tanh(), torch.cat([few.tanh() for few in numbers.split(FEW)]))
 
 
 def disagreeing(numbers: Values) -> int:

@@ -133,16 +133,7 @@ class Seats:
             self._told[: len(last)] = last[:, :, None] == np.arange(self._told.shape[2])
         rows = self._agent.rows_for(len(last) * self._agents)
         if rows not in self._calls:
-            self._calls[rows] = self._calls_for(rows)
+            inputs, hidden, scores = (array[:rows] for array in self._rows)
+            self._calls[rows] = self._agent.calls(inputs, hidden, self._between, scores)
         for call in self._calls[rows]:
             call()
-
-    def _calls_for(self, rows: int) -> list[Call]:
-        """By as many rows as there is room for between the layers."""
-        starts = range(0, rows, self._agent.rows)
-        parts = (slice(first, min(first + self._agent.rows, rows)) for first in starts)
-        made = []
-        for part in parts:
-            inputs, hidden, scores = (array[part] for array in self._rows)
-            made += self._agent.calls(inputs, hidden, self._between, scores)
-        return made

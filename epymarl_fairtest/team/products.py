@@ -1,15 +1,16 @@
 """The matrix product of a layer, compiled: the bits that torch gives, in less time than torch takes.
 
-The bits of a product depend only on the order in which its terms are added up. The library behind torch adds those of
-12 or more outputs one after the other, each with one rounding, and those of fewer outputs in four or eight sums side by
-side, with two (docs/decisions/075 says how that was found). The same is done here, in tiles that fill the processor's
-registers. What is written for a row does not depend on how many there are. On another machine torch may add in another
-order: team/agreement.py looks before a product is used.
+The bits of a product depend only on the order in which its terms are added up. The library behind torch adds them one
+after the other, each with one rounding. On AMD it adds those of fewer than 12 outputs in four or eight sums side by
+side, with two (docs/decisions/075 and 081 say how that was found). The same is done here, in tiles that fill the
+processor's registers. What is written for a row does not depend on how many there are. Which order torch has on this
+machine, or another one, is for team/agreement.py to find out before a product is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +24,8 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core import aligned
+
 Values = NDArray[np.float32]
 Call = Callable[[], object]
 Into = Callable[[Values, Values, bool], Call]
@@ -30,34 +33,49 @@ Into = Callable[[Values, Values, bool], Call]
 REGISTER = 16  # numbers
 ROWS = 4  # of a tile
 WIDE = 4 * REGISTER  # outputs of a tile: with four rows sixteen sums, which hide the wait for each other
-FOUR = 4  # outputs that are summed up together where there are few
-FEW = 12  # outputs; fewer are added up in another order
+TALL = 8  # rows of a tile of one register
+AT_ONCE, TALL_AT_ONCE = 2, 8  # inputs between two looks at the end: a tile of one register has little else to do
+FOUR = 4  # outputs that are summed up together side by side
+FEW = 12  # outputs; fewer may be added up side by side
 
-FLOAT, INDEX, PLACE = ir.FloatType(), ir.IntType(64), ir.IntType(32)
-
-
-def fits(outputs: int, inputs: int) -> bool:
-    """Is there a product for a layer of this size on this processor?"""
-    if outputs % WIDE and not (1 < outputs < FEW and inputs % 8 == 0):
-        return False
-    return bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
+FLOAT, INDEX, PLACE, BIT = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(1)
 
 
-def product(weight: Values, bias: Values) -> Into:
-    """A way to make the call that writes a layer of any whole fours of rows, or its relu, into an array that is there,
-    which is `product(...)(x, out, rectified)()`."""
-    kernel, packed = (_wide, _tiles) if len(weight) % WIDE == 0 else (_few, _sums)
-    return partial(_bound, kernel, packed(weight), bias)
+class Order(str, Enum):
+    """In which the terms of an output are added up."""
+
+    SIDE_BY_SIDE = "side by side"
+    ONE_BY_ONE = "one by one"
 
 
-def _bound(kernel: Any, weight: Values, bias: Values, x: Values, out: Values, rectified: bool) -> Call:
-    return partial(kernel, x, weight, bias, out, rectified)
+def orders(outputs: int, inputs: int) -> list[Order]:
+    """Those in which torch may add up a layer of this size, and we can, on this processor."""
+    if outputs < 2 or not llvmlite.binding.get_host_cpu_features().get("avx512f", False):
+        return []
+    return [Order.SIDE_BY_SIDE, Order.ONE_BY_ONE] if outputs < FEW and inputs % 8 == 0 else [Order.ONE_BY_ONE]
 
 
-def _tiles(weight: Values) -> Values:
-    """Weights in the order in which `_wide` reads them: tile by tile, input by input."""
+def product(weight: Values, bias: Values, order: Order, onto: bool = False) -> Into:
+    """A way to make the call that writes a layer of any whole eights of rows, or its relu, into an array that is there,
+    or adds the layer to what stands in it. The call is `product(...)(x, out, rectified)()`."""
+    if order is Order.SIDE_BY_SIDE:
+        return partial(_bound, _few, _sums(weight), bias, onto)
+    kernel, width = (_wide, WIDE) if len(weight) % WIDE == 0 else (_narrow, REGISTER)
+    return partial(_bound, kernel, _tiles(weight, width).reshape(-1), _tiles(bias[:, None], width).reshape(-1), onto)
+
+
+def _bound(kernel: Any, weight: Values, bias: Values, onto: bool, x: Values, out: Values, rectified: bool) -> Call:
+    return partial(kernel, x, weight, bias, out, rectified, onto)
+
+
+def _tiles(weight: Values, width: int) -> Values:
+    """Weights in the order in which they are added one by one: tile by tile, input by input, with zeros for the outputs
+    that a tile has room for. A register is read from one line of memory, which takes half the time of two."""
     outputs, inputs = weight.shape
-    return weight.reshape(outputs // WIDE, WIDE, inputs).transpose(0, 2, 1).ravel()
+    tiles = aligned.zeros((-(-outputs // width), inputs, width), np.float32)
+    for output in range(outputs):
+        tiles[output // width, :, output % width] = weight[output]
+    return tiles
 
 
 def _sums(weight: Values) -> Values:
@@ -74,7 +92,7 @@ class _Code:
     def __init__(self, context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> None:
         arrays = [context.make_array(signature.args[i])(context, builder, args[i]) for i in range(4)]
         self.x, self.weight, self.bias, self.out = (array.data for array in arrays)
-        self.row, self.column, self.rectified = args[4:]
+        self.row, self.column, self.rectified, self.onto = args[4:]
         self.inputs, self.outputs = (builder.extract_value(arrays[i].shape, 1) for i in (0, 3))
         self.build = builder
 
@@ -91,8 +109,27 @@ class _Code:
     def load(self, data: Any, place: Any, count: int) -> Any:
         return self.build.load(self._vector(data, place, count), align=4)
 
-    def store(self, vector: Any, place: Any, count: int) -> None:
-        self.build.store(vector, self._vector(self.out, place, count), align=4)
+    def store(self, vector: Any, place: Any, count: int, wanted: Any = None) -> None:
+        """All of a vector, or the numbers of it that are `wanted`."""
+        pointer = self._vector(self.out, place, count)
+        if wanted is None:
+            self.build.store(vector, pointer, align=4)
+        else:
+            self._masked("store", ir.VoidType(), [vector, pointer, ir.Constant(PLACE, 4), wanted])
+
+    def before(self, place: Any, count: int, wanted: Any = None) -> Any:
+        """What stands where it will be stored."""
+        if wanted is None:
+            return self.load(self.out, place, count)
+        pointer, others = self._vector(self.out, place, count), self.zeros(count)
+        return self._masked("load", others.type, [pointer, ir.Constant(PLACE, 4), wanted, others])
+
+    def _masked(self, what: str, result: Any, given: Sequence[Any]) -> Any:
+        name = f"llvm.masked.{what}.v{REGISTER}f32.p0v{REGISTER}f32"
+        return self.build.call(self.function(name, result, [one.type for one in given]), given)
+
+    def function(self, name: str, result: Any, kinds: Sequence[Any]) -> Any:
+        return cast("Any", cgutils).get_or_insert_function(self.build.module, ir.FunctionType(result, kinds), name)
 
     def _vector(self, data: Any, place: Any, count: int) -> Any:
         return self.build.bitcast(self.build.gep(data, [place]), ir.VectorType(FLOAT, count).as_pointer())
@@ -111,38 +148,57 @@ class _Code:
     def zeros(self, size: int) -> Any:
         return ir.Constant(ir.VectorType(FLOAT, size), [0.0] * size)
 
-    def finish(self, summed: Any, row: int, first: int, size: int) -> None:
-        """Add the bias of the outputs from this one of the tile on, rectify if asked for, and write."""
-        outputs = self.at(self.column, first)
-        added = self.build.fadd(summed, self.load(self.bias, outputs, size))
-        positive = self.build.fcmp_unordered(">", added, self.zeros(size))  # what is no number stays none
-        kept = self.build.select(positive, added, self.zeros(size))
-        place = self.at(self.build.mul(self.at(self.row, row), self.outputs), outputs)
-        self.store(self.build.select(self.rectified, kept, added), place, size)
+    def wanted(self) -> Any:
+        """Which outputs of a tile of one register the layer has."""
+        left = self.build.trunc(self.build.sub(self.outputs, self.column), PLACE)
+        first = self.build.insert_element(
+            ir.Constant(ir.VectorType(PLACE, REGISTER), None), left, ir.Constant(PLACE, 0)
+        )
+        places = ir.Constant(ir.VectorType(PLACE, REGISTER), [ir.Constant(PLACE, i) for i in range(REGISTER)])
+        return self.build.icmp_signed("<", places, self.shuffled(first, [0] * REGISTER))
+
+    def finish(self, summed: Mapping[tuple[int, int], Any], size: int, wanted: Any = None) -> None:
+        """By row and first output of the tile: add the bias, and what was there or rectify if asked for, and write."""
+        totals, places = self.sums(len(summed), size), []
+        for total, ((row, first), vector) in zip(totals, summed.items(), strict=True):
+            outputs = self.at(self.column, first)
+            places.append(self.at(self.build.mul(self.at(self.row, row), self.outputs), outputs))
+            self.build.store(self.build.fadd(vector, self.load(self.bias, outputs, size)), total)
+        with self.build.if_then(self.onto):  # once for the tile: a look for each vector takes longer
+            for total, place in zip(totals, places, strict=True):
+                self.build.store(self.build.fadd(self.build.load(total), self.before(place, size, wanted)), total)
+        for added, place in zip(map(self.build.load, totals), places, strict=True):
+            positive = self.build.fcmp_unordered(">", added, self.zeros(size))  # what is no number stays none
+            kept = self.build.select(positive, added, self.zeros(size))
+            self.store(self.build.select(self.rectified, kept, added), place, size, wanted)
 
 
-def _wide_tile(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """ROWS rows of WIDE outputs: the terms of each one after the other, product and sum rounded once."""
+def _fused_tile(rows: int, registers: int, at_once: int, context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """So many rows and registers of outputs: the terms of each one after the other, product and sum rounded once."""
     code = _Code(context, builder, signature, args)
-    registers = WIDE // REGISTER
-    sums = code.sums(ROWS * registers, REGISTER)
-    register = ir.VectorType(FLOAT, REGISTER)
-    fused = cast("Any", cgutils).get_or_insert_function(
-        builder.module, ir.FunctionType(register, [register] * 3), f"llvm.fma.v{REGISTER}f32"
-    )
-    starts = [builder.mul(code.at(code.row, row), code.inputs) for row in range(ROWS)]
+    sums, register = code.sums(rows * registers, REGISTER), ir.VectorType(FLOAT, REGISTER)
+    fused = code.function(f"llvm.fma.v{REGISTER}f32", register, [register] * 3)
+    starts = [builder.mul(code.at(code.row, row), code.inputs) for row in range(rows)]
     tile = builder.mul(code.column, code.inputs)
-    with cast("Any", cgutils).for_range(builder, code.inputs) as loop:
-        place = code.at(tile, code.times(loop.index, WIDE))
+
+    def add(given: Any) -> None:
+        place = code.at(tile, code.times(given, REGISTER * registers))
         weights = [code.load(code.weight, code.at(place, REGISTER * i), REGISTER) for i in range(registers)]
         for row, start in enumerate(starts):
-            given = code.shuffled(code.load(code.x, code.at(start, loop.index), 1), [0] * REGISTER)
-            for i, weight in enumerate(weights):
-                total = sums[row * registers + i]
-                builder.store(builder.call(fused, [given, weight, builder.load(total)]), total)
-    for row in range(ROWS):
-        for i in range(registers):
-            code.finish(builder.load(sums[row * registers + i]), row, REGISTER * i, REGISTER)
+            x = code.shuffled(code.load(code.x, code.at(start, given), 1), [0] * REGISTER)
+            for weight, total in zip(weights, sums[row * registers :], strict=False):
+                builder.store(builder.call(fused, [x, weight, builder.load(total)]), total)
+
+    whole = builder.udiv(code.inputs, ir.Constant(INDEX, at_once))
+    with cast("Any", cgutils).for_range(builder, whole) as loop:
+        for i in range(at_once):
+            add(code.at(code.times(loop.index, at_once), i))
+    done = code.times(whole, at_once)
+    with cast("Any", cgutils).for_range(builder, builder.sub(code.inputs, done)) as loop:
+        add(code.at(done, loop.index))
+    places = [(row, REGISTER * i) for row in range(rows) for i in range(registers)]
+    summed = dict(zip(places, map(builder.load, sums), strict=True))
+    code.finish(summed, REGISTER, code.wanted() if registers == 1 else None)
     return context.get_dummy_value()
 
 
@@ -158,46 +214,59 @@ def _sums_tile(outputs: int, lanes: int, context: Any, builder: Any, signature: 
             given = code.load(code.x, code.at(start, code.times(loop.index, lanes)), lanes)
             term = builder.fmul(code.shuffled(given, list(range(lanes)) * outputs), weight)
             builder.store(builder.fadd(builder.load(total), term), total)
+    ready = {}
     for row, total in enumerate(sums):
         summed, half = builder.load(total), lanes // 2
         while half:  # the sums side by side: each with the one half as many further on
             summed = builder.fadd(summed, code.shuffled(summed, [place ^ half for place in range(size)]))
             half //= 2
-        code.finish(code.shuffled(summed, range(0, size, lanes)), row, 0, outputs)
+        ready[row, 0] = code.shuffled(summed, range(0, size, lanes))
+    code.finish(ready, outputs)
     return context.get_dummy_value()
 
 
 def _tile(compiled: Callable[..., Any]) -> Any:
-    """Inside compiled code: tile(x, weight, bias, out, row, column, rectified)."""
+    """Inside compiled code: tile(x, weight, bias, out, row, column, rectified, onto)."""
 
-    def typed(_: Any, x: Any, weight: Any, bias: Any, out: Any, row: Any, column: Any, rectified: Any) -> Any:
+    def typed(
+        _: Any, x: Any, weight: Any, bias: Any, out: Any, row: Any, column: Any, rectified: Any, onto: Any
+    ) -> Any:
         if any(given.layout != "C" or given.dtype != types.float32 for given in (x, weight, bias, out)):
             raise TypingError("a product takes contiguous arrays of float32")
-        return types.void(x, weight, bias, out, types.intp, types.intp, types.boolean), compiled
+        where, how = [types.intp] * 2, [types.boolean] * 2
+        return types.void(x, weight, bias, out, *where, *how), compiled
 
     return intrinsic(typed)
 
 
-_tile_of_64 = _tile(_wide_tile)
+_tile_of_64 = _tile(partial(_fused_tile, ROWS, WIDE // REGISTER, AT_ONCE))
+_tile_of_16 = _tile(partial(_fused_tile, TALL, 1, TALL_AT_ONCE))
 _tile_of_4 = _tile(partial(_sums_tile, FOUR, 4))
 _tile_of_1 = _tile(partial(_sums_tile, 1, 8))
 
 
 @njit(cache=True, nogil=True)
-def _wide(x: Values, weight: Values, bias: Values, out: Values, rectified: bool) -> None:
+def _wide(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
     for column in range(0, out.shape[1], WIDE):
         for row in range(0, len(x), ROWS):
-            _tile_of_64(x, weight, bias, out, row, column, rectified)
+            _tile_of_64(x, weight, bias, out, row, column, rectified, onto)
 
 
 @njit(cache=True, nogil=True)
-def _few(x: Values, weight: Values, bias: Values, out: Values, rectified: bool) -> None:
+def _narrow(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
+    for column in range(0, out.shape[1], REGISTER):
+        for row in range(0, len(x), TALL):
+            _tile_of_16(x, weight, bias, out, row, column, rectified, onto)
+
+
+@njit(cache=True, nogil=True)
+def _few(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
     whole = out.shape[1] // FOUR * FOUR
     for row in range(0, len(x), ROWS):
         for column in range(0, whole, FOUR):
-            _tile_of_4(x, weight, bias, out, row, column, rectified)
+            _tile_of_4(x, weight, bias, out, row, column, rectified, onto)
         for column in range(whole, out.shape[1]):
-            _tile_of_1(x, weight, bias, out, row, column, rectified)
+            _tile_of_1(x, weight, bias, out, row, column, rectified, onto)
 
 
 def processor() -> tuple[str, list[tuple[str, bool]]]:
