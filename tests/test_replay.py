@@ -522,6 +522,20 @@ def test_the_colours_of_the_agents_survive_in_a_gif(runs: dict[str, Path]) -> No
 
 
 @pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("kind", ["as it is", "none"])
+def test_a_film_shows_of_each_step_what_is_drawn_of_it_by_itself(task: str, kind: str, runs: dict[str, Path]) -> None:
+    palette = drawing._palette(3)
+    colours = np.array(palette.getpalette(), np.uint8).reshape(-1, 3)
+    for scene, _, _ in scenes_of(runs[task], task, 3):
+        shown = scene if kind == "as it is" else replace(scene, field=replace(scene.field, kind=kind))
+        with Image.open(io.BytesIO(drawing.gif(shown))) as film:
+            for step in range(scene.steps + 1):
+                film.seek(step)
+                alone = drawing.frame(shown, step).quantize(palette=palette, dither=Image.Dither.NONE)
+                assert np.array_equal(np.asarray(film.convert("RGB")), colours[np.asarray(alone)])
+
+
+@pytest.mark.parametrize("task", TASKS)
 def test_a_mutation_is_marked_where_it_happened_and_from_then_on(task: str, runs: dict[str, Path]) -> None:
     scene = next(s for s, _, _ in scenes_of(runs[task], task) if s.operator == "mutation" and s.start_step > 0)
     assert scene.happened == f"mutated at step {scene.start_step}"

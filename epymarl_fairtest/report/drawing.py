@@ -1,20 +1,21 @@
 """Scenes as pictures: the field on the left, what each agent has received on the right.
 
-Knows Pillow and scenes. Drawn twice as large and reduced, which smooths edges; measures below are those of the result.
+Knows Pillow and scenes. Measures are those of the result; strokes.py draws larger and reduces.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont, ImageShow
+from PIL import Image, ImageShow
 
 from epymarl_fairtest.report.scenes import Scene
+from epymarl_fairtest.report.strokes import FINE, Part, Pen, Point, changed, draw
 from epymarl_fairtest.tasks.scene import AGENT, Body
 
 AGENTS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # told apart by everyone
@@ -22,11 +23,8 @@ INK, FAINT, STONE, LINES, PAPER, GOLD = "#22272B", "#5F6870", "#C9CFD5", "#D5DAD
 WIDTH, HEIGHT = 480, 346
 FIELD = (8, 34, 312, 338)  # left, top, right, bottom
 PANEL = (326, 34, 472, 338)
-FINE = 2  # pixels drawn per pixel of the result
 FADING = 16  # steps until a trail is as faint as it gets
 FRAME, PAUSE = 120, 2500  # milliseconds per step, and at the end
-
-Point = tuple[float, float]
 
 
 def frame(scene: Scene, step: int) -> Image.Image:
@@ -43,22 +41,19 @@ def png(scene: Scene) -> bytes:
 
 def gif(scene: Scene) -> bytes:
     """One frame per step and one before the first; the last one stays."""
-    painter, palette = _Painter(scene), _palette(min(scene.received.shape[1], len(AGENTS)))
-    plain = Image.Dither.NONE
-    shown = (painter.frame(step).quantize(palette=palette, dither=plain) for step in range(scene.steps + 1))
-    frames = np.stack([np.asarray(one) for one in shown])
-    colours = palette.getpalette() or []
-    clear = len(colours) // 3
+    palette = _palette(min(scene.received.shape[1], len(AGENTS)))
+    frames, colours = _Painter(scene).frames(palette), palette.getpalette() or []
+    clear = np.uint8(len(colours) // 3)
     # What did not change since the frame before is left out: a third of the bytes. Pillow's optimize takes three times
     # as long for the same.
-    frames[1:][frames[1:] == frames[:-1]] = clear
+    np.copyto(frames[1:], clear, where=frames[1:] == frames[:-1])
     first, *others = map(Image.fromarray, frames)
     for one in (first, *others):
         one.putpalette([*colours, 0, 0, 0])
     file, waits = io.BytesIO(), [FRAME] * scene.steps + [PAUSE]
     first.save(
         file, "GIF", save_all=True, append_images=others, duration=waits, loop=0,
-        optimize=False, transparency=clear, disposal=1,
+        optimize=False, transparency=int(clear), disposal=1,
     )  # fmt: skip
     return file.getvalue()
 
@@ -88,22 +83,40 @@ class _Painter:
         for body in (body for body in scene.field.bodies if body.shape != AGENT):
             still = bool((body.at == body.at[0]).all() and body.present.all())
             (self.resting if still and not self.moving else self.moving).append(body)
+        self.ways = [self._way(n, body) if body.trail else [] for n, body in enumerate(self.agents)]
         self.backdrop = self._backdrop()
 
     # --- the frame ------------------------------------------------------------------------------------
 
     def frame(self, step: int, whole: bool = False) -> Image.Image:
-        pen = _Pen(self.backdrop.copy())
-        if self.scene.field.kind == "none":
-            self._curves(pen, step)
-        else:
-            self._field(pen, step, whole)
-        self._account(pen, step)
-        return pen.image.reduce(FINE)
+        image = self.backdrop.copy()
+        draw(image, [*self._field(step, whole), *self._account(step)])
+        return image.reduce(FINE)
+
+    def frames(self, palette: Image.Image) -> NDArray[np.uint8]:
+        """(steps+1, height, width) colours of the palette. Of each frame only what differs from the one before is made,
+        on either side of the picture: a quarter of it."""
+        frames = np.empty((self.scene.steps + 1, HEIGHT, WIDTH), np.uint8)
+        image = self.backdrop.copy()
+        before: tuple[list[Part], list[Part]] = [], []
+        for step, frame in enumerate(frames):
+            now = self._field(step), self._account(step)
+            frame[:] = frames[step - 1]
+            sides = zip(before, now, strict=True)
+            boxes = [box for side in sides if (box := changed(*side, image.size))] if step else [(0, 0, *image.size)]
+            for box in boxes:
+                image.paste(self.backdrop.crop(box), box)
+            draw(image, [*now[0], *now[1]])
+            for box in boxes:
+                left, top, right, bottom = (edge // FINE for edge in box)
+                made = image.reduce(FINE, box).quantize(palette=palette, dither=Image.Dither.NONE)
+                frame[top:bottom, left:right] = np.asarray(made)
+            before = now
+        return frames
 
     def _backdrop(self) -> Image.Image:
         scene = self.scene
-        pen = _Pen(Image.new("RGB", (FINE * WIDTH, FINE * HEIGHT), PAPER))
+        pen, image = Pen(), Image.new("RGB", (FINE * WIDTH, FINE * HEIGHT), PAPER)
         pen.text((8, 17), f"failure {scene.id} · seed {scene.root_seed}", 13, INK, "lm")
         wide = pen.width(scene.happened, 13)
         pen.text((WIDTH - 8, 17), scene.happened, 13, INK, "rm")
@@ -120,9 +133,10 @@ class _Painter:
         for body in self.resting:
             self._thing(pen, body, 0)
         self._wording(pen)
-        return pen.image
+        draw(image, pen.parts)
+        return image
 
-    def _wording(self, pen: _Pen) -> None:
+    def _wording(self, pen: Pen) -> None:
         """The words of the panel that stay; `_account` writes the others."""
         scene, (left, top, _, bottom) = self.scene, PANEL
         if scene.theta is not None:
@@ -143,20 +157,28 @@ class _Painter:
 
     # --- the field ------------------------------------------------------------------------------------
 
-    def _field(self, pen: _Pen, step: int, whole: bool) -> None:
-        scene = self.scene
+    def _field(self, step: int, whole: bool = False) -> list[Part]:
+        scene, pen = self.scene, Pen()
+        if scene.field.kind == "none":
+            self._curves(pen, step)
+            return pen.parts
         for body in self.moving:
+            pen.part()
             self._thing(pen, body, step)
         for n, body in enumerate(self.agents):
+            pen.part()
             if body.trail:
                 self._trail(pen, n, body, step, whole)
+        pen.part()
         if scene.changed and step >= scene.start_step:
             for body in self.agents:
                 _changed(pen, self._at(body.at[scene.start_step]), 6)
         for n, body in sorted(enumerate(self.agents), key=lambda one: self.worse[one[0]]):  # these on top
+            pen.part()
             self._agent(pen, n, body, step)
+        return pen.parts
 
-    def _thing(self, pen: _Pen, body: Body, step: int) -> None:
+    def _thing(self, pen: Pen, body: Body, step: int) -> None:
         if body.trail:
             pen.line([self._at(place) for place in body.at[: step + 1]], STONE, 1.5)
         at = self._at(body.at[step])
@@ -165,18 +187,28 @@ class _Painter:
         else:
             _cross(pen, at, 4, FAINT, 1)
 
-    def _trail(self, pen: _Pen, n: int, body: Body, step: int, whole: bool) -> None:
+    def _trail(self, pen: Pen, n: int, body: Body, step: int, whole: bool) -> None:
         """The way so far, fading with age; thin where it is the parent's."""
-        beside = 3.0 * (n - (len(self.agents) - 1) / 2) if self.scene.field.kind == "grid" else 0.0
-        points = [(x + beside, y + beside) for x, y in map(self._at, body.at[: step + 1])]
-        for t in range(step):
+        for t, stroke in enumerate(self.ways[n][:step]):
             age = (step - t) / max(step, 1) if whole else min((step - t) / FADING, 1.0)
-            width = 1.5 if t < self.scene.start_step else 3
-            pen.line(points[t : t + 2], _mixed(colour(n), PAPER, round(12 * age)), width)
+            pen.again(stroke, _mixed(colour(n), PAPER, round(12 * age)))
         if whole:
-            pen.disc(points[0], 3, PAPER, colour(n), 1.5)
+            pen.disc(self._beside(n, body, 0), 3, PAPER, colour(n), 1.5)
 
-    def _agent(self, pen: _Pen, n: int, body: Body, step: int) -> None:
+    def _way(self, n: int, body: Body) -> Part:
+        """A line for each step."""
+        pen, points = Pen(), [self._beside(n, body, step) for step in range(len(body.at))]
+        for step in range(len(points) - 1):
+            pen.line(points[step : step + 2], colour(n), 1.5 if step < self.scene.start_step else 3)
+        return pen.parts[0]
+
+    def _beside(self, n: int, body: Body, step: int) -> Point:
+        """On a grid ways lie side by side."""
+        beside = 3.0 * (n - (len(self.agents) - 1) / 2) if self.scene.field.kind == "grid" else 0.0
+        x, y = self._at(body.at[step])
+        return x + beside, y + beside
+
+    def _agent(self, pen: Pen, n: int, body: Body, step: int) -> None:
         x, y = self._at(body.at[step])
         radius = max(self.scale * body.radius, 9)
         if self.worse[n]:
@@ -192,13 +224,14 @@ class _Painter:
 
     # --- the accounts ---------------------------------------------------------------------------------
 
-    def _account(self, pen: _Pen, step: int) -> None:
-        scene, (left, top, _, bottom) = self.scene, PANEL
+    def _account(self, step: int) -> list[Part]:
+        pen, scene, (left, top, _, bottom) = Pen(), self.scene, PANEL
         pen.text((left, top + 8), f"step {step} of {scene.steps}", 15, INK, "lm")
         pen.text((left, top + 29), f"fairness {_index(scene.course[step])}", 15, INK, "lm")
         self._bars(pen, scene.received[step], top + 84, bottom - 44)
+        return pen.parts
 
-    def _bars(self, pen: _Pen, received: NDArray[np.float64], top: float, bottom: float) -> None:
+    def _bars(self, pen: Pen, received: NDArray[np.float64], top: float, bottom: float) -> None:
         """Up is more and down is less; the scale is that of the whole episode."""
         (left, _, right, _), count = PANEL, len(received)
         least, most = min(self.scene.received.min(), 0.0), max(self.scene.received.max(), 0.0)
@@ -218,7 +251,7 @@ class _Painter:
             if n in levels and down > 0:
                 pen.text((middle, zero + 30), f"level {levels[n]}", 11, FAINT, "mm")
 
-    def _curves(self, pen: _Pen, step: int) -> None:
+    def _curves(self, pen: Pen, step: int) -> None:
         """Where nothing is known of places: what was received over time."""
         scene, (left, top, right, bottom) = self.scene, FIELD
         low, high = min(scene.received.min(), 0.0), max(scene.received.max(), 0.0)
@@ -238,60 +271,27 @@ class _Painter:
             pen.text(points[-1], str(n + 1), 13, PAPER, "mm")
 
 
-class _Pen:
-    """Draws in the measures of the result on a picture FINE times as large."""
-
-    def __init__(self, image: Image.Image) -> None:
-        self.image, self._draw = image, ImageDraw.Draw(image)
-
-    def line(self, points: list[Point], fill: str, width: float) -> None:
-        if len(points) > 1:
-            self._draw.line([(FINE * x, FINE * y) for x, y in points], fill, round(FINE * width), "curve")
-
-    def disc(self, at: Point, radius: float, fill: str | None, outline: str | None, width: float) -> None:
-        (x, y), radius = (FINE * at[0], FINE * at[1]), FINE * radius
-        self._draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill, outline, round(FINE * width))
-
-    def box(
-        self, left: float, top: float, right: float, bottom: float, *,
-        fill: str | None = None, outline: str | None = None, width: float = 1,
-    ) -> None:  # fmt: skip
-        corners = (FINE * left, FINE * top, FINE * right, FINE * bottom)
-        self._draw.rectangle(corners, fill, outline, round(FINE * width))
-
-    def shape(self, corners: list[Point], fill: str, outline: str) -> None:
-        self._draw.polygon([(FINE * x, FINE * y) for x, y in corners], fill, outline, FINE)
-
-    def text(self, at: Point, words: str, size: int, fill: str, anchor: str, around: str | None = None) -> None:
-        for stroke, ink in ((0, fill),) if around is None else ((2 * FINE, around), (0, fill)):
-            (left, top), mask = _stamp(words, FINE * size, anchor, stroke)
-            self._draw.bitmap((round(FINE * at[0]) + left, round(FINE * at[1]) + top), mask, ink)
-
-    def width(self, words: str, size: int) -> float:
-        return self._draw.textlength(words, _font(FINE * size)) / FINE
-
-
 # --- shapes -------------------------------------------------------------------------------------------
 
 
-def _disc(pen: _Pen, at: Point, radius: float, label: str) -> None:
+def _disc(pen: Pen, at: Point, radius: float, label: str) -> None:
     pen.disc(at, radius, STONE, FAINT, 1)
     pen.text(at, label, 12, INK, "mm")
 
 
-def _square(pen: _Pen, at: Point, radius: float, label: str) -> None:
+def _square(pen: Pen, at: Point, radius: float, label: str) -> None:
     x, y = at
     pen.box(x - radius, y - radius, x + radius, y + radius, fill=GOLD, outline=INK)
     pen.text(at, label, 14, INK, "mm")
 
 
-def _diamond(pen: _Pen, at: Point, radius: float, label: str) -> None:
+def _diamond(pen: Pen, at: Point, radius: float, label: str) -> None:
     (x, y), radius = at, max(radius, 8)
     pen.shape([(x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y)], GOLD, INK)
     pen.text((x, y + radius + 8), label, 12, INK, "mm", PAPER)
 
 
-def _target(pen: _Pen, at: Point, radius: float, label: str) -> None:
+def _target(pen: Pen, at: Point, radius: float, label: str) -> None:
     (x, y), radius = at, max(3.2 * radius, 12)  # to be seen around the agent that covers it
     pen.box(x - radius, y - radius, x + radius, y + radius, outline=INK, width=1.5)
     pen.line([(x - 5, y), (x + 5, y)], INK, 1.5)
@@ -299,7 +299,7 @@ def _target(pen: _Pen, at: Point, radius: float, label: str) -> None:
     pen.text((x, y + radius + 8), label, 12, INK, "mm", PAPER)
 
 
-SHAPES: dict[str, Callable[[_Pen, Point, float, str], None]] = {
+SHAPES: dict[str, Callable[[Pen, Point, float, str], None]] = {
     "disc": _disc,
     "square": _square,
     "diamond": _diamond,
@@ -307,32 +307,16 @@ SHAPES: dict[str, Callable[[_Pen, Point, float, str], None]] = {
 }
 
 
-def _changed(pen: _Pen, at: Point, radius: float) -> None:
+def _changed(pen: Pen, at: Point, radius: float) -> None:
     """The sign of a mutation or a splice: a ring with a cross."""
     pen.disc(at, radius, PAPER, INK, 1.5)
     _cross(pen, at, 0.7 * radius, INK, 1.5)
 
 
-def _cross(pen: _Pen, at: Point, reach: float, fill: str, width: float) -> None:
+def _cross(pen: Pen, at: Point, reach: float, fill: str, width: float) -> None:
     x, y = at
     pen.line([(x - reach, y - reach), (x + reach, y + reach)], fill, width)
     pen.line([(x - reach, y + reach), (x + reach, y - reach)], fill, width)
-
-
-@lru_cache(10_000)
-def _stamp(words: str, size: int, anchor: str, stroke: int) -> tuple[tuple[int, int], Image.Image]:
-    """Where words begin beside their place, and which pixels they cover: frames repeat most of them."""
-    font = _font(size)
-    left, top, right, bottom = (round(edge) for edge in font.getbbox(words, anchor=anchor, stroke_width=stroke))
-    mask = Image.new("L", (max(right - left, 1), max(bottom - top, 1)))
-    ImageDraw.Draw(mask).text((-left, -top), words, 255, font, anchor, stroke_width=stroke)
-    return (left, top), mask
-
-
-@cache
-def _font(size: int) -> Any:
-    """Pillow's own: no font need be installed."""
-    return ImageFont.load_default(size)
 
 
 @cache

@@ -29,7 +29,7 @@ def flat(observations: Sequence[Any], size: int) -> NDArray[np.float32]:
 
 def ended(result: tuple[Any, ...]) -> bool:
     """Is the episode over, by what gymnasium's `step` returned?"""
-    return bool(np.all(result[2])) or bool(np.all(result[3]))
+    return any(flag if isinstance(flag, bool) else bool(np.all(flag)) for flag in result[2:4])
 
 
 def per_agent(reward: Any, env: Any, agents: int) -> NDArray[np.float64]:

@@ -42,7 +42,8 @@ def to_grid(weights: np.ndarray) -> np.ndarray:
 
 
 def _snap(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    snapped: np.ndarray = np.rint(np.clip(values, low, high) * VALUE_SCALE) / VALUE_SCALE
+    within = np.minimum(np.maximum(low, values), high)  # np.clip takes three times as long for a row
+    snapped: np.ndarray = np.rint(within * VALUE_SCALE) / VALUE_SCALE
     return snapped
 
 
