@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 Values = NDArray[np.float32]
 Rows = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-Room = tuple[Rows, Values, Values]
 
 # tanh(g) / g by powers of g^2 for g within a quarter of ln 2, interpolated at Chebyshev's points: off by 2^-41 at most.
 C0, C1, C2 = 0.9999999999995898, -0.33333333265029647, 0.13333315114633162
@@ -64,11 +63,12 @@ def tanh(x: Values, out: Values, doubt: Mask) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _close(gates: Values, of_input: Values, of_memory: Values, memory: Values, room: Room) -> int:
+def _close(
+    gates: Values, of_input: Values, of_memory: Values, memory: Values, where: Rows, asked: Values, before: Values
+) -> int:
     """The new memory over the old one, and how many numbers torch has to be asked about: `asked`, `where` in the memory
     they belong, and what was there `before`. `gates` (rows, 2, numbers) holds reset and update, ready to be used. The
     number of rows is one of whole blocks."""
-    where, asked, before = room
     count, (rows, _, size) = 0, gates.shape
     x, new = np.empty(BLOCK * size, np.float32), np.empty(BLOCK * size, np.float32)
     doubt = np.empty(BLOCK * size, np.bool_)
@@ -93,9 +93,8 @@ def _close(gates: Values, of_input: Values, of_memory: Values, memory: Values, r
 
 
 @njit(cache=True, nogil=True)
-def _settle(gates: Values, memory: Values, room: Room, count: int) -> None:
+def _settle(gates: Values, memory: Values, where: Rows, new: Values, before: Values, count: int) -> None:
     """The memory where torch was asked."""
-    where, new, before = room
     for number in range(count):
         row, i = divmod(where[number], gates.shape[2])
         memory[where[number]] = (before[number] - new[number]) * gates[row, 1, i] + new[number]
@@ -131,13 +130,14 @@ class Gates:
         """A call of torch.gru_cell after its products: the new memory over `hidden`. `gates` (rows, 2 * numbers) is the
         sum of the products for reset and update, of the input and of the memory; the others (rows, numbers) are those
         for the new memory. They do not stay."""
+        memory, room = hidden.reshape(-1), self._room
         parts = [torch.from_numpy(gates)[:, part] for part in self._parts]
         given, new = gates.reshape(len(gates), 2, self._size), torch.from_numpy(of_memory)
 
         def ask_little() -> None:
-            count = _close(given, of_input, of_memory, hidden.reshape(-1), self._room)
-            torch.from_numpy(self._room[1][:count]).tanh_()
-            _settle(given, hidden.reshape(-1), self._room, count)
+            count = _close(given, of_input, of_memory, memory, *room)
+            torch.from_numpy(room[1][:count]).tanh_()
+            _settle(given, memory, *room, count)
 
         def ask_all() -> None:
             _new(given, of_input, of_memory)
@@ -164,7 +164,7 @@ def together(size: int) -> bool:
 
 
 LEAST, MOST, STRIDE = 2.0**-20, 16.0, 211  # smaller numbers are their own tanh, larger ones have 1
-FEW = 64  # eight rows of eight
+FEW = 56  # eight rows of seven, which do not fill the last of the wide registers
 
 
 def _some() -> Values:

@@ -38,7 +38,7 @@ AT_ONCE, TALL_AT_ONCE = 2, 8  # inputs between two looks at the end: a tile of o
 FOUR = 4  # outputs that are summed up together side by side
 FEW = 12  # outputs; fewer may be added up side by side
 
-FLOAT, INDEX, PLACE, BIT = ir.FloatType(), ir.IntType(64), ir.IntType(32), ir.IntType(1)
+FLOAT, INDEX, PLACE = ir.FloatType(), ir.IntType(64), ir.IntType(32)
 
 
 class Order(str, Enum):
@@ -70,7 +70,7 @@ def _bound(kernel: Any, weight: Values, bias: Values, onto: bool, x: Values, out
 
 def _tiles(weight: Values, width: int) -> Values:
     """Weights in the order in which they are added one by one: tile by tile, input by input, with zeros for the outputs
-    that a tile has room for. A register is read from one line of memory, which takes half the time of two."""
+    that a tile has room for. A register is never read from two lines of memory."""
     outputs, inputs = weight.shape
     tiles = aligned.zeros((-(-outputs // width), inputs, width), np.float32)
     for output in range(outputs):
