@@ -15,7 +15,7 @@ from support import KEYS, assert_identical, engine_of, environment, random_polic
 from epymarl_fairtest.core.episodes import replay_tests
 from epymarl_fairtest.engine.contract import ActionRule
 from epymarl_fairtest.engine.twin import Twin
-from epymarl_fairtest.strategies.gmt import starting_from
+from epymarl_fairtest.strategies.starts import starting_from
 from epymarl_fairtest.tasks import TASKS, task_for
 from epymarl_fairtest.tasks.contract import Task
 from epymarl_fairtest.tasks.foraging.environment import make_foraging_env
