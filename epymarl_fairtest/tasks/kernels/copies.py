@@ -13,6 +13,8 @@ from numba.core import cgutils
 from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
+from epymarl_fairtest.core.aligned import LINE
+
 
 def _copy(_: Any, to: Any, place: Any, source: Any, first: Any, count: Any) -> Any:
     if not (to.layout == source.layout == "C" and to.dtype == source.dtype):
@@ -48,9 +50,6 @@ def _cleared(context: Any, builder: Any, signature: Any, args: Any) -> Any:
 clear = cast("Callable[[Any, int, int], None]", intrinsic(_clear))
 """clear(to, place, count): `count` numbers of `to`, from its number `place` on, become zero. `to` is contiguous, and
 nothing checks the bounds."""
-
-
-LINE = 64  # bytes that are fetched together
 
 
 def _fetch(_: Any, to: Any, place: Any, count: Any) -> Any:

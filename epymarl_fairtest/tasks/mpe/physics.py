@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core import aligned
 from epymarl_fairtest.tasks.kernels.seeds import WORDS, next_double, seed_stream
 from epymarl_fairtest.tasks.kernels.sizes import Sizes
 
@@ -19,7 +20,6 @@ DT, DAMPING, CONTACT_FORCE, CONTACT_MARGIN = 0.1, 0.25, 1e2, 1e-3
 BODY_SENSITIVITY = 5.0  # of a body without an acceleration of its own
 # Worlds that move together, one per column: a loop over columns is done in the processor's widest registers.
 BLOCK = 128
-LINE = 64  # bytes that are read together
 UNDERFLOW = 751.0  # margins between two bodies from which on exp, and so their push, is zero
 # Margins from which on a push is lost beside a velocity of 1: the first, and the second for every other body.
 FAINT, FAINT_EACH = 37.0, 39.0
@@ -32,10 +32,7 @@ Rows = NDArray[np.int64]
 
 def columns(rows: int, kind: Any = np.float64) -> NDArray[Any]:
     """Zeros for so many numbers of each world of a block, where the processor's widest registers like them best."""
-    memory = np.zeros(rows * BLOCK * np.dtype(kind).itemsize + LINE, np.uint8)
-    first = -memory.ctypes.data % LINE
-    zeros: NDArray[Any] = memory[first : first + len(memory) - LINE].view(kind).reshape(rows, BLOCK)
-    return zeros
+    return aligned.zeros((rows, BLOCK), kind)
 
 
 class Room(threading.local):
