@@ -30,9 +30,10 @@ import numpy as np
 import pytest
 from support import FAIRTEST, TESTS, assert_identical, engine_of, policy_folder, some_tests
 
+from epymarl_fairtest.core import files
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
-from epymarl_fairtest.core.files import write_arrays, write_atomically, write_json
+from epymarl_fairtest.core.files import write_arrays, write_atomically, write_columns, write_json
 from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import Judge, Judged, totals
 from epymarl_fairtest.core.stopping import Stopped, stoppable
@@ -98,6 +99,23 @@ def test_owner_and_mode_of_an_existing_file_are_kept_and_a_new_one_follows_the_u
 def test_a_missing_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(FairTestError, match="No such file or directory"):
         write_atomically(tmp_path / "nowhere" / "a", lambda file: file.write(b"x"))
+
+
+def test_a_long_file_that_is_left_to_the_disk_while_it_is_written_holds_every_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = list(np.random.default_rng(0).standard_normal((5, 40, 3)))
+    columns = {"a": [lambda piece=piece: piece for piece in pieces], "b": [lambda: np.arange(200)]}
+    write_columns(tmp_path / "short.npz", columns, 200)
+    left: list[int] = []
+    monkeypatch.setattr(files, "REMEMBERED", 1500)
+    monkeypatch.setattr(files, "_forget", lambda file: left.append(file.tell()))
+    write_columns(tmp_path / "long.npz", columns, 200)
+    assert len(left) > 2
+    assert (tmp_path / "long.npz").read_bytes() == (tmp_path / "short.npz").read_bytes()
+    with np.load(tmp_path / "long.npz") as held:
+        assert held["a"].tobytes() == np.concatenate(pieces).tobytes()
+        assert held["b"].tolist() == list(range(200))
 
 
 def test_json_is_never_half_a_number(tmp_path: Path) -> None:

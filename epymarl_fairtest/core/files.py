@@ -34,6 +34,7 @@ except ImportError:  # Windows
 LEFT_OVER = re.compile(r"\..+\.[0-9a-f]+\.tmp")
 LOCAL = 30  # bytes before the name of an entry of a zip file; the last four are the lengths of what follows
 AT_ONCE = 1 << 20  # bytes of an array that are written at a time
+REMEMBERED = 1 << 26  # bytes of a file too large to hold that the system may remember while it is written
 NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
@@ -160,6 +161,7 @@ def write_columns(path: Path, columns: Mapping[str, Sequence[Callable[[], NDArra
     """An .npz whose arrays are too large to hold: the pieces of each, `length` rows in all, are copied in turn."""
 
     def fill(file: BinaryIO) -> None:
+        known = 0  # bytes that were left to the disk
         with _archive(file) as archive:
             for name, pieces in columns.items():
                 first = pieces[0]()
@@ -169,6 +171,10 @@ def write_columns(path: Path, columns: Mapping[str, Sequence[Callable[[], NDArra
                         if (piece.dtype, piece.shape[1:]) != (first.dtype, first.shape[1:]):
                             raise ValueError(f"pieces of column {name!r} differ: {piece.dtype}, {piece.shape}")
                         _write_values(entry, piece)
+                        if file.tell() - known > REMEMBERED:
+                            os.fsync(file.fileno())
+                            _forget(file)
+                            known = file.tell()
 
     write_atomically(path, fill)
 
@@ -206,10 +212,14 @@ def leave_to_disk(path: Path) -> None:
 
     What it remembers of a long run's batches grows to gigabytes of fresh memory, which costs more than writing them.
     """
-    if not hasattr(os, "posix_fadvise"):  # macOS and Windows
-        return
     with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        _forget(file)
+
+
+def _forget(file: IO[bytes]) -> None:
+    if hasattr(os, "posix_fadvise"):  # macOS and Windows have none
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.rewards import first_odd
-from epymarl_fairtest.store.read import read_arrays, read_columns, refuse_other_formats
+from epymarl_fairtest.store.read import read_columns, refuse_other_formats
 
 BY_STEP = ("states", "actions", "rewards", "q")
 COPIED = (*BY_STEP, "length", "root_seed", "stream", "shift", "start_step", "parent", "id")
@@ -91,11 +91,6 @@ def are_episodes(columns: dict[str, NDArray[Any]]) -> bool:
     known = bool(((operator >= 0) & (operator < len(OPERATORS))).all())
     paid = first_odd(columns["rewards"]) is None
     return known and paid and obs.ndim == 4 and obs.shape[:3] == actions.shape
-
-
-def read_column(path: Path, name: str) -> NDArray[Any]:
-    """One column of a file of failures."""
-    return read_arrays(path, (name,))[name]
 
 
 def _nothing() -> Episodes:

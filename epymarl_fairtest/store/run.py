@@ -17,6 +17,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from epymarl_fairtest.core.indices.jain import jfi
 from epymarl_fairtest.core.judged import Judge, Judged, totals
 from epymarl_fairtest.store.checksum import CHECKSUMS, checksum, checksum_of_written, sealed, unseal, verify
 from epymarl_fairtest.store.content import refuse_odd_manifest
-from epymarl_fairtest.store.failures import FailureRows, are_episodes, load_failures, read_column
+from epymarl_fairtest.store.failures import FailureRows, are_episodes, load_failures
 from epymarl_fairtest.store.journal import Entry, append_journal, read_journal, write_journal
 from epymarl_fairtest.store.lock import FILE as LOCK_FILE
 from epymarl_fairtest.store.lock import Lock
@@ -53,6 +54,7 @@ from epymarl_fairtest.store.read import (
     FORMAT,
     damaged,
     read_arrays,
+    read_columns,
     read_json,
     refuse_missing,
     refuse_other_formats,
@@ -325,10 +327,11 @@ class RunFolder:
 
     def join_failures(self, added: Mapping[str, NDArray[Any]]) -> None:
         """All failures into one file and one table, with the columns that the steps after the search add."""
-        parts, self._kept = self._parts(), {}
-        names = list(read_arrays(parts[0][0])) if parts else []
+        parts, self._kept = [path for path, _ in self._parts()], {}
+        names = list(read_arrays(parts[0])) if parts else []
+        found = [read_columns(path, names, names) for path in parts]
         columns: dict[str, list[Any]] = {
-            name: [partial(read_column, path, name) for path, _ in parts] for name in names
+            name: [partial(getitem, part[name], slice(None)) for part in found] for name in names
         }
         if parts:
             columns |= {name: [lambda values=values: values] for name, values in added.items()}
