@@ -1,10 +1,13 @@
 """A whole run at the paper's scale: CPU seconds, what they went into, memory, and the same episodes on EpisodeRunner.
 
-    python -m benchmarks.paper [--json] [--tasks spread tag foraging] [--agents mlp64 gru128]
+    python -m benchmarks.paper [--json] [--tasks spread tag foraging] [--agents mlp64 gru128] [--no-study]
 
 Each run is a process of its own (`fairtest run --preset paper`) with everything it does, on teams with random weights
 unless `--policies` names trained ones. The floor is that of `benchmarks.run`, for the steps of this run. The last ratio
 compares with as many episodes on the host's EpisodeRunner with upstream's environments, measured here for a few.
+
+At the end a study of the paper's five methods on the shipped teams (or those of `--policies`), one seed, each step
+charged: what each method takes, whether GMT is half of it, and how often a twin proved itself.
 """
 
 from __future__ import annotations
@@ -22,12 +25,15 @@ from typing import Any
 import torch
 
 from benchmarks.engine import AGENTS, TASKS, per_cpu_second
-from benchmarks.run import as_a_user, beside, floor_of, judged
+from benchmarks.run import ROOT, as_a_user, beside, floor_of, judged
 from benchmarks.stock import KEYS
 from epymarl_fairtest.host.build import build_training, configuration, load_host
 from epymarl_fairtest.team.checkpoint import load_record, record_of_training, save_policy
 
 BARS = {("spread", "mlp64"): 6, ("tag", "mlp64"): 15, ("tag", "gru128"): 30, ("foraging", "mlp64"): 10}  # CPU seconds
+
+STUDIED = [ROOT / "policies" / name for name in ("mpe-iql", "mpe-qmix", "pp-iql", "pp-qmix", "lbf-iql", "lbf-qmix")]
+METHODS = ("random", "gmt", "mastest", "starla", "fairtest")
 
 
 def runner_speed(task: str, agent: str) -> float:
@@ -82,6 +88,39 @@ def measured_run(policy: Path, *more: str) -> dict[str, Any]:
     }
 
 
+def study(policies: list[Path]) -> list[dict[str, Any]]:
+    """By team: CPU seconds of each method in a study with one worker, and how often the team's twin proved itself."""
+    with tempfile.TemporaryDirectory() as out:
+        words = ["study", "rq1", "--seeds", "1", "--accounting", "strict", "--budget", "18000", "--jobs", "1"]
+        words += ["--policies", *map(str, policies), "--methods", *METHODS, "--out", out]
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", CHILD, *words], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        rows = []
+        for policy in policies:
+            runs = Path(out, "runs", policy.name)
+            summaries = {method: json.loads((runs / method / "0/summary.json").read_text()) for method in METHODS}
+            seconds = {method: summary["cpu_seconds"] for method, summary in summaries.items()}
+            proofs = sum("proof" in summary["ledger"] for summary in summaries.values())
+            rows.append({"study of": policy.name, "cpu_seconds": seconds, "proofs": proofs})
+    return rows
+
+
+def show_study(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        f"{'a study of':<10}{''.join(f'{method:>10}' for method in METHODS)}   CPU s, GMT's share, the twin's proofs"
+    ]
+    every = {method: sum(row["cpu_seconds"][method] for row in rows) for method in METHODS}
+    everything = {"study of": "all", "cpu_seconds": every, "proofs": sum(row["proofs"] for row in rows)}
+    for row in [*rows, everything]:
+        seconds = row["cpu_seconds"]
+        share = seconds["gmt"] / sum(seconds.values())
+        shown = "".join(f"{seconds[method]:>10.1f}" for method in METHODS)
+        lines.append(f"{row['study of']:<10}{shown}   {share:.0%}, {row['proofs']}")
+    lines[-1] += f" (bars: GMT at most half: {'met' if share <= 0.5 else 'missed'}; one proof for each team)"
+    return "\n".join(lines)
+
+
 def cases(given: argparse.Namespace, folder: Path) -> list[tuple[str, str, Path]]:
     if given.policies:
         records = [(policy, load_record(policy)) for policy in given.policies]
@@ -100,6 +139,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
     parser.add_argument("--policies", nargs="+", type=Path, help="trained teams instead of random weights")
+    parser.add_argument("--no-study", action="store_true", help="whole runs only")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -107,6 +147,9 @@ def main() -> None:
         for task, agent, policy in cases(given, Path(folder)):
             row = measured(task, agent, policy)
             print(json.dumps(row) if given.json else show(row), flush=True)
+    if not given.no_study:
+        rows = study(given.policies or STUDIED)
+        print("\n".join(map(json.dumps, rows)) if given.json else show_study(rows), flush=True)
 
 
 def measured(task: str, agent: str, policy: Path) -> dict[str, Any]:

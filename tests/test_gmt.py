@@ -29,6 +29,8 @@ from epymarl_fairtest.settings import Settings
 from epymarl_fairtest.store.run import RunFolder
 from epymarl_fairtest.strategies import STRATEGIES, configure, strategy_of
 from epymarl_fairtest.strategies.contract import Context
+from epymarl_fairtest.strategies.gmt import network
+from epymarl_fairtest.strategies.gmt.by_torch import ByTorch
 from epymarl_fairtest.strategies.gmt.diffusion import Cases, Diffusion
 from epymarl_fairtest.strategies.gmt.network import Network
 from epymarl_fairtest.strategies.gmt.options import GmtOptions
@@ -107,7 +109,7 @@ def test_the_reverse_process_gives_the_distribution_that_the_noise_was_told_of()
 
 def by_autograd(model: Diffusion) -> list[torch.Tensor]:
     """Copies of the weights and biases that torch's autograd follows."""
-    return [part.clone().requires_grad_() for layer in model.network.layers for part in layer]
+    return [torch.from_numpy(part.copy()).requires_grad_() for layer in model.network.weights.layers for part in layer]
 
 
 def loss(model: Diffusion, parts: list[torch.Tensor], clean: Any, t: Any, noise: Any, weight: Any) -> torch.Tensor:
@@ -117,7 +119,7 @@ def loss(model: Diffusion, parts: list[torch.Tensor], clean: Any, t: Any, noise:
     )
     for number in range(4):
         x = torch.nn.functional.linear(x, *parts[2 * number : 2 * number + 2])
-        x = x + model._time[t] if number == 0 else x
+        x = x + torch.from_numpy(model._time[t]) if number == 0 else x
         x = x if number == 3 else torch.relu(x)
     return ((x - expected).square().mean(dim=1) * weight).mean()
 
@@ -131,8 +133,7 @@ def by_hand(model: Diffusion, x: Any, t: int) -> list[float]:
     angles = [t * 10_000.0 ** (-i / 127) for i in range(128)]
     time = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]
     values = [float(value) for value in x]
-    for number, (weights, biases) in enumerate(model.network.layers):
-        rows, shift = weights.numpy().astype(np.float64), biases.numpy()
+    for number, (rows, shift) in enumerate(model.network.weights.layers):
         sums = [sum(w * v for w, v in zip(row, values, strict=True)) + b for row, b in zip(rows, shift, strict=True)]
         if number == 0:
             sums = [one + other for one, other in zip(sums, time, strict=True)]
@@ -142,29 +143,51 @@ def by_hand(model: Diffusion, x: Any, t: int) -> list[float]:
 
 def test_the_network_equals_a_computation_by_hand() -> None:
     model, x = diffusion(3), np.random.default_rng(2).standard_normal((2, 3))
-    assert [tuple(weights.shape) for weights, _ in model.network.layers] == [(256, 3), (512, 256), (256, 512), (3, 256)]
+    assert [weights.shape for weights, _ in model.network.weights.layers] == [
+        (256, 3),
+        (512, 256),
+        (256, 512),
+        (3, 256),
+    ]
     for t in (0, 24):
         assert model.predict(x, t) == pytest.approx(np.array([by_hand(model, row, t) for row in x]), rel=1e-4, abs=1e-5)
 
 
-@pytest.mark.parametrize("size", [3, 12, 18])
-def test_training_gives_the_bits_of_autograd_and_of_torchs_adamw(size: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "count"), [(3, 64), (8, 64), (12, 64), (18, 64), (12, 2), (12, 16), (12, 32), (12, 128)]
+)
+def test_training_gives_the_bits_of_autograd_and_of_torchs_adamw(size: int, count: int) -> None:
     generator, rate = np.random.default_rng(2), 3e-3
     model = diffusion(size, learning_rate=rate)
     parts = by_autograd(model)
     optimiser = torch.optim.AdamW(parts, lr=rate)
     for _ in range(8):
-        clean, noise = generator.uniform(-1, 1, (64, size)), generator.standard_normal((64, size))
-        cases = clean, generator.integers(0, 25, 64), noise, generator.uniform(1, 1.1, 64)
+        clean, noise = generator.uniform(-1, 1, (count, size)), generator.standard_normal((count, size))
+        cases = clean, generator.integers(0, 25, count), noise, generator.uniform(1, 1.1, count)
         model.find_gradient(*cases)
         model.network.learn()
         optimiser.zero_grad()
         loss(model, parts, *cases).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-        ours = [part for layer in model.network.layers for part in layer]
-        assert all(
-            one.numpy().tobytes() == other.detach().numpy().tobytes() for one, other in zip(ours, parts, strict=True)
-        )
+        ours = [part for layer in model.network.weights.layers for part in layer]
+        assert all(one.tobytes() == other.detach().numpy().tobytes() for one, other in zip(ours, parts, strict=True))
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 16, 17, 32, 33, 50, 64, 65])
+def test_however_many_cases_are_asked_about_torch_gives_the_same_bits(count: int) -> None:
+    model, x = diffusion(12), np.random.default_rng(count).standard_normal((count, 12), np.float32)
+    answers = [way.answer(x, model._time[3]).tobytes() for way in (model.network, ByTorch(model.network.weights))]
+    assert answers[0] == answers[1]
+
+
+def test_where_the_processor_cannot_do_it_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "can_fuse", lambda: False)
+    network.agreed.cache_clear()
+    try:
+        assert network.agreed((12, 256, 512, 256, 12), 64) is None
+        assert isinstance(diffusion(12).network._way(64), ByTorch)
+    finally:
+        network.agreed.cache_clear()
 
 
 def test_a_case_pulls_the_network_as_strongly_as_it_weighs() -> None:
@@ -172,13 +195,13 @@ def test_a_case_pulls_the_network_as_strongly_as_it_weighs() -> None:
     model, generator = diffusion(), np.random.default_rng(3)
     clean, noise, t = generator.uniform(-1, 1, (2, 2)), generator.standard_normal((2, 2)), np.array([3, 9])
 
-    def gradient(rows: list[int], weight: list[float]) -> torch.Tensor:
+    def gradient(rows: list[int], weight: list[float]) -> np.ndarray:
         model.find_gradient(clean[rows], t[rows], noise[rows], np.array(weight))
-        return model.network.gradient.clone()
+        return model.network.weights.gradient.copy()
 
     both = (gradient([0], [1.0]) + 1.1 * gradient([1], [1.0])) / 2
-    assert torch.allclose(gradient([0, 1], [1.0, 1.1]), both, atol=1e-7)
-    assert not torch.allclose(gradient([0, 1], [1.0, 1.0]), both, atol=1e-7)
+    assert np.allclose(gradient([0, 1], [1.0, 1.1]), both, atol=1e-7)
+    assert not np.allclose(gradient([0, 1], [1.0, 1.0]), both, atol=1e-7)
 
 
 def ring(generator: np.random.Generator, count: int) -> np.ndarray:
@@ -438,9 +461,9 @@ def test_the_model_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.
     cases, samples, used = Cases(ring(np.random.default_rng(9), 400), np.ones(400)), [], set()
     answer = Network.answer
 
-    def watched(network: Network, *given: Any) -> torch.Tensor:
+    def watched(asked: Network, *given: Any) -> np.ndarray:
         used.add(torch.get_num_threads())
-        return answer(network, *given)
+        return answer(asked, *given)
 
     monkeypatch.setattr(Network, "answer", watched)
     try:

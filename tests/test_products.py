@@ -166,10 +166,23 @@ def test_where_nothing_can_be_kept_torch_is_asked_again(monkeypatch: pytest.Monk
     assert agreement.agreed(64, 64, 3 * CHUNK)
 
 
+@pytest.mark.parametrize("outputs", [12, 64])
+def test_rows_may_lie_in_memory_as_they_like(outputs: int) -> None:
+    x, made = np.random.default_rng(1).standard_normal((CHUNK, 128), np.float32), served(64, outputs, CHUNK)
+    wanted, given = np.empty((CHUNK, outputs), np.float32), np.zeros((CHUNK, outputs), np.float32)
+    for rows in (x[:, ::2], x[:, 64:], np.asfortranarray(x[:, :64]), x[::-1, :64]):
+        made(np.ascontiguousarray(rows), wanted, False)()
+        made(rows, given, False)()
+        assert given.tobytes() == wanted.tobytes()
+
+
 def test_what_has_gaps_is_not_compiled() -> None:
-    made = served(64, 64, CHUNK)
+    gaps, none = np.zeros((CHUNK, 128), np.float32)[:, ::2], np.zeros((CHUNK, 64), np.float32)
     with pytest.raises(TypingError, match="contiguous arrays of float32"):
-        made(np.zeros((CHUNK, 128), np.float32)[:, ::2], np.zeros((CHUNK, 64), np.float32), False)()
+        served(64, 64, CHUNK)(none, gaps, False)()
+    side_by_side = products.product(*layer(64, 4), SIDE_BY_SIDE)
+    with pytest.raises(TypingError, match="contiguous arrays of float32"):
+        side_by_side(gaps, np.zeros((CHUNK, 4), np.float32), False)()
 
 
 @pytest.mark.parametrize(("kind", "size"), [("mlp", 64), ("gru", 64), ("mlp", 44)])

@@ -33,7 +33,8 @@ Into = Callable[[Values, Values, bool], Call]
 REGISTER = 16  # numbers
 ROWS = 4  # of a tile
 WIDE = 4 * REGISTER  # outputs of a tile: with four rows sixteen sums, which hide the wait for each other
-TALL = 8  # rows of a tile of one register
+HALF = 2 * REGISTER  # outputs of a tile of more rows
+TALL = 8  # rows of a tile of one or two registers
 AT_ONCE, TALL_AT_ONCE = 2, 8  # inputs between two looks at the end: a tile of one register has little else to do
 FOUR = 4  # outputs that are summed up together side by side
 FEW = 12  # outputs; fewer may be added up side by side
@@ -50,9 +51,14 @@ class Order(str, Enum):
 
 def orders(outputs: int, inputs: int) -> list[Order]:
     """Those in which torch may add up a layer of this size, and we can, on this processor."""
-    if outputs < 2 or not llvmlite.binding.get_host_cpu_features().get("avx512f", False):
+    if outputs < 2 or not can_fuse():
         return []
     return [Order.SIDE_BY_SIDE, Order.ONE_BY_ONE] if outputs < FEW and inputs % 8 == 0 else [Order.ONE_BY_ONE]
+
+
+def can_fuse() -> bool:
+    """Has this processor registers of the size that the tiles are written for?"""
+    return bool(llvmlite.binding.get_host_cpu_features().get("avx512f", False))
 
 
 def product(weight: Values, bias: Values, order: Order, onto: bool = False) -> Into:
@@ -60,7 +66,7 @@ def product(weight: Values, bias: Values, order: Order, onto: bool = False) -> I
     or adds the layer to what stands in it. The call is `product(...)(x, out, rectified)()`."""
     if order is Order.SIDE_BY_SIDE:
         return partial(_bound, _few, _sums(weight), bias, onto)
-    kernel, width = (_wide, WIDE) if len(weight) % WIDE == 0 else (_narrow, REGISTER)
+    kernel, width = (wide, WIDE) if len(weight) % WIDE == 0 else (narrow, REGISTER)
     return partial(_bound, kernel, _tiles(weight, width).reshape(-1), _tiles(bias[:, None], width).reshape(-1), onto)
 
 
@@ -95,6 +101,16 @@ class _Code:
         self.row, self.column, self.rectified, self.onto = args[4:]
         self.inputs, self.outputs = (builder.extract_value(arrays[i].shape, 1) for i in (0, 3))
         self.build = builder
+        self.down, self.along = self._steps(arrays[0], signature.args[0].layout)
+
+    def _steps(self, x: Any, layout: str) -> tuple[Any, Any]:
+        """From a number of x to that of the next row, and to the next of the same row."""
+        one = ir.Constant(INDEX, 1)
+        if layout == "C":
+            return self.inputs, one
+        size = ir.Constant(INDEX, 4)
+        down, along = (self.build.sdiv(self.build.extract_value(x.strides, axis), size) for axis in (0, 1))
+        return (one if layout == "F" else down), along
 
     def at(self, *terms: Any) -> Any:
         """The sum of these indices."""
@@ -178,24 +194,36 @@ def _fused_tile(rows: int, registers: int, at_once: int, context: Any, builder: 
     code = _Code(context, builder, signature, args)
     sums, register = code.sums(rows * registers, REGISTER), ir.VectorType(FLOAT, REGISTER)
     fused = code.function(f"llvm.fma.v{REGISTER}f32", register, [register] * 3)
-    starts = [builder.mul(code.at(code.row, row), code.inputs) for row in range(rows)]
+    starts = [builder.mul(code.at(code.row, row), code.down) for row in range(rows)]
     tile = builder.mul(code.column, code.inputs)
 
-    def add(given: Any) -> None:
+    def add(given: Any, along: Any) -> None:
         place = code.at(tile, code.times(given, REGISTER * registers))
         weights = [code.load(code.weight, code.at(place, REGISTER * i), REGISTER) for i in range(registers)]
         for row, start in enumerate(starts):
-            x = code.shuffled(code.load(code.x, code.at(start, given), 1), [0] * REGISTER)
+            place = code.at(start, builder.mul(given, along))
+            x = code.shuffled(code.load(code.x, place, 1), [0] * REGISTER)
             for weight, total in zip(weights, sums[row * registers :], strict=False):
                 builder.store(builder.call(fused, [x, weight, builder.load(total)]), total)
 
-    whole = builder.udiv(code.inputs, ir.Constant(INDEX, at_once))
-    with cast("Any", cgutils).for_range(builder, whole) as loop:
-        for i in range(at_once):
-            add(code.at(code.times(loop.index, at_once), i))
-    done = code.times(whole, at_once)
-    with cast("Any", cgutils).for_range(builder, builder.sub(code.inputs, done)) as loop:
-        add(code.at(done, loop.index))
+    def add_all(along: Any) -> None:
+        whole = builder.udiv(code.inputs, ir.Constant(INDEX, at_once))
+        with cast("Any", cgutils).for_range(builder, whole) as loop:
+            for i in range(at_once):
+                add(code.at(code.times(loop.index, at_once), i), along)
+        done = code.times(whole, at_once)
+        with cast("Any", cgutils).for_range(builder, builder.sub(code.inputs, done)) as loop:
+            add(code.at(done, loop.index), along)
+
+    if signature.args[0].layout == "A":  # numbers that are known to lie side by side take half as long
+        one = ir.Constant(INDEX, 1)
+        with builder.if_else(builder.icmp_signed("==", code.along, one)) as (beside, apart):
+            with beside:
+                add_all(one)
+            with apart:
+                add_all(code.along)
+    else:
+        add_all(code.along)
     places = [(row, REGISTER * i) for row in range(rows) for i in range(registers)]
     summed = dict(zip(places, map(builder.load, sums), strict=True))
     code.finish(summed, REGISTER, code.wanted() if registers == 1 else None)
@@ -225,35 +253,45 @@ def _sums_tile(outputs: int, lanes: int, context: Any, builder: Any, signature: 
     return context.get_dummy_value()
 
 
-def _tile(compiled: Callable[..., Any]) -> Any:
-    """Inside compiled code: tile(x, weight, bias, out, row, column, rectified, onto)."""
+def _tile(compiled: Callable[..., Any], layouts: str = "CFA") -> Any:
+    """Inside compiled code: tile(x, weight, bias, out, row, column, rectified, onto), where x lies in memory as one of
+    these `layouts` says, the others without gaps."""
 
     def typed(
         _: Any, x: Any, weight: Any, bias: Any, out: Any, row: Any, column: Any, rectified: Any, onto: Any
     ) -> Any:
-        if any(given.layout != "C" or given.dtype != types.float32 for given in (x, weight, bias, out)):
+        arrays, close = (x, weight, bias, out), all(given.layout == "C" for given in (weight, bias, out))
+        if not close or x.layout not in layouts or any(given.dtype != types.float32 for given in arrays):
             raise TypingError("a product takes contiguous arrays of float32")
         where, how = [types.intp] * 2, [types.boolean] * 2
-        return types.void(x, weight, bias, out, *where, *how), compiled
+        return types.void(*arrays, *where, *how), compiled
 
     return intrinsic(typed)
 
 
 _tile_of_64 = _tile(partial(_fused_tile, ROWS, WIDE // REGISTER, AT_ONCE))
+_tile_of_32 = _tile(partial(_fused_tile, TALL, HALF // REGISTER, AT_ONCE))
 _tile_of_16 = _tile(partial(_fused_tile, TALL, 1, TALL_AT_ONCE))
-_tile_of_4 = _tile(partial(_sums_tile, FOUR, 4))
-_tile_of_1 = _tile(partial(_sums_tile, 1, 8))
+_tile_of_4 = _tile(partial(_sums_tile, FOUR, 4), "C")
+_tile_of_1 = _tile(partial(_sums_tile, 1, 8), "C")
 
 
 @njit(cache=True, nogil=True)
-def _wide(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
+def wide(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
     for column in range(0, out.shape[1], WIDE):
         for row in range(0, len(x), ROWS):
             _tile_of_64(x, weight, bias, out, row, column, rectified, onto)
 
 
 @njit(cache=True, nogil=True)
-def _narrow(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
+def halved(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
+    for column in range(0, out.shape[1], HALF):
+        for row in range(0, len(x), TALL):
+            _tile_of_32(x, weight, bias, out, row, column, rectified, onto)
+
+
+@njit(cache=True, nogil=True)
+def narrow(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
     for column in range(0, out.shape[1], REGISTER):
         for row in range(0, len(x), TALL):
             _tile_of_16(x, weight, bias, out, row, column, rectified, onto)
@@ -276,5 +314,5 @@ def processor() -> tuple[str, list[tuple[str, bool]]]:
 
 def kept_in() -> Path | None:
     """Where numba keeps these kernels once they are compiled, if it does."""
-    folder = _wide.stats.cache_path
+    folder = wide.stats.cache_path
     return Path(folder) if folder else None

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epymarl_fairtest.strategies.gmt.options import GmtOptions
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Array = NDArray[np.float64]
 WIDTHS = 256, 512, 256  # of the hidden layers
@@ -39,8 +35,6 @@ class Diffusion:
     """Of vectors in [-1, 1]: a network tells the noise in x_t from x_t and t."""
 
     def __init__(self, size: int, options: GmtOptions, generator: np.random.Generator) -> None:
-        import torch
-
         from epymarl_fairtest.strategies.gmt.network import Network
 
         self.steps, self._minibatch, self._generator = options.diffusion_steps, options.minibatch, generator
@@ -50,7 +44,7 @@ class Diffusion:
         # The mean of x_{t-1} given x_0 and x_t is these times them.
         self._clean = np.sqrt(before) * self.beta / (1 - kept)
         self._noisy = np.sqrt(1 - self.beta) * (1 - before) / (1 - kept)
-        self._time = torch.from_numpy(sinusoids(self.steps, WIDTHS[0]))
+        self._time = sinusoids(self.steps, WIDTHS[0])
         self.network = Network((size, *WIDTHS, size), generator, options.learning_rate)
 
     def train(self, cases: Cases, minibatches: int) -> None:
@@ -67,9 +61,10 @@ class Diffusion:
     def find_gradient(self, clean: Array, t: NDArray[np.int64], noise: Array, weight: Array) -> None:
         """Into the network's `gradient`: that of the mean over the cases of weight times the mean squared error of the
         predicted noise."""
-        wrong = self.network.answer(tensor(self.noised(clean, t, noise)), self._time[t]).sub_(tensor(noise))
-        cases, size = wrong.shape
-        self.network.find_gradient(wrong.mul_(2).mul_((tensor(weight) / cases / size)[:, None]))
+        answer = self.network.answer(single(self.noised(clean, t, noise)), self._time[t])
+        cases, size = answer.shape
+        share = single(weight) / np.float32(cases) / np.float32(size)
+        self.network.find_gradient((answer - single(noise)) * np.float32(2) * share[:, None])
 
     def noised(self, clean: Array, t: NDArray[np.int64], noise: Array) -> Array:
         """x_t of the forward process, where t=0 is one step of it."""
@@ -78,21 +73,21 @@ class Diffusion:
 
     def sample(self, count: int) -> Array:
         """The reverse process from noise; x_0 is kept within [-1, 1] on the way."""
-        x = self._generator.standard_normal((count, self.network.size))
+        from epymarl_fairtest.team.by_torch import one_thread
+
+        x = self._generator.standard_normal((count, self.network.weights.sizes[0]))
         signal, noise = np.sqrt(self.kept), np.sqrt(1 - self.kept)
-        for t in range(self.steps - 1, -1, -1):
-            clean = ((x - noise[t] * self.predict(x, t)) / signal[t]).clip(-1, 1)
-            x = self._clean[t] * clean + self._noisy[t] * x
-            if t:
-                x += np.sqrt(self.beta[t]) * self._generator.standard_normal(x.shape)
+        with one_thread():
+            for t in range(self.steps - 1, -1, -1):
+                clean = ((x - noise[t] * self.predict(x, t)) / signal[t]).clip(-1, 1)
+                x = self._clean[t] * clean + self._noisy[t] * x
+                if t:
+                    x += np.sqrt(self.beta[t]) * self._generator.standard_normal(x.shape)
         return x
 
     def predict(self, x: Array, t: int) -> Array:
         """The noise in x_t, where t is the same for all rows."""
-        from epymarl_fairtest.team.by_torch import one_thread
-
-        with one_thread():
-            return self.network.answer(tensor(x), self._time[t]).numpy().astype(np.float64)
+        return self.network.answer(single(x), self._time[t]).astype(np.float64)
 
 
 def cosine_schedule(steps: int) -> Array:
@@ -108,7 +103,5 @@ def sinusoids(steps: int, width: int) -> NDArray[np.float32]:
     return np.concatenate([np.sin(angle), np.cos(angle)], axis=1).astype(np.float32)
 
 
-def tensor(values: Array) -> Tensor:
-    import torch
-
-    return torch.from_numpy(values.astype(np.float32))
+def single(values: Array) -> NDArray[np.float32]:
+    return values.astype(np.float32)

@@ -1,82 +1,78 @@
-"""The network of a diffusion: linear layers with rectifiers between them, its gradient, and a step of AdamW.
+"""The network of a diffusion: compiled where that has the bits of torch, else computed by torch.
 
-The operations are those that torch's autograd and torch.optim.AdamW do, one by one and with the same bits, written into
-memory that is there: all weights lie behind each other, and so do their gradients and moments. That takes two thirds of
-their time (docs/decisions/085).
+Whether it has them is asked in every process, for each number of cases: how torch adds up depends on both.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import cache
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import relu_
+from numpy.typing import NDArray
 
-MEANS, EPSILON, DECAY = (0.9, 0.999), 1e-8, 0.01  # of AdamW, where nothing else is said
+from epymarl_fairtest.strategies.gmt.by_torch import ByTorch, learn
+from epymarl_fairtest.strategies.gmt.compiled import COLUMNS, Compiled
+from epymarl_fairtest.strategies.gmt.weights import Weights
+from epymarl_fairtest.team.products import can_fuse
+
+Values = NDArray[np.float32]
+Way = ByTorch | Compiled
+LONGEST = 192, 256, 384, 512  # terms that torch may add up one by one
+FEW = 3  # cases that torch computes in less time
 
 
 class Network:
+    """Linear layers with rectifiers between them, and their gradient; `learn` is a step of AdamW with this rate."""
+
     def __init__(self, sizes: Sequence[int], generator: np.random.Generator, rate: float) -> None:
-        drawn = []
-        for inputs, outputs in pairwise(sizes):
-            values = (generator.uniform(-1, 1, (outputs, inputs + 1)) / np.sqrt(inputs)).astype(np.float32)
-            drawn += [values[:, :-1], values[:, -1]]
-        shapes = [part.shape for part in drawn]
-        self.size, self._outputs = sizes[0], sizes[1:]
-        self._all = torch.from_numpy(np.concatenate([part.ravel() for part in drawn]))
-        self.gradient, self._mean, self._square, self._root = (torch.zeros_like(self._all) for _ in range(4))
-        self.layers, self._gradients = _pairs(self._all, shapes), _pairs(self.gradient, shapes)
-        self._rate, self._steps, self._inputs = rate, 0, [torch.empty(0)]
-        self._make_room(0)
+        self.weights = Weights(sizes, generator)
+        self._rate, self._steps = rate, 0
+        self._ways: dict[int, Way] = {}  # by the number of cases
+        self._made: dict[tuple[int | None, int], Way] = {}
 
-    def _make_room(self, rows: int) -> None:
-        """For what the layers give, and for what the loss changes with it."""
-        self._given, self._pulls = ([torch.empty(rows, size) for size in self._outputs] for _ in range(2))
+    def answer(self, x: Values, told: Values) -> Values:
+        """For these cases; the first layer is told something more of each, or the same of all."""
+        cases = len(x)
+        if cases not in self._ways:
+            self._ways[cases] = self._way(cases)
+        self._answered = self._ways[cases]
+        return self._answered.answer(x, told)
 
-    @torch.no_grad()
-    def answer(self, x: Tensor, told: Tensor) -> Tensor:
-        """For these rows, of which the first layer is told something more; it stands until the next question."""
-        rows = len(x)
-        if rows > len(self._given[0]):
-            self._make_room(rows)
-        self._inputs = [x]
-        for number, ((weights, biases), room) in enumerate(zip(self.layers, self._given, strict=True)):
-            if number:
-                self._inputs.append(relu_(x))
-            x = torch.addmm(biases, x, weights.t(), out=room[:rows])
-            if not number:
-                x.add_(told)
-        return x
+    def _way(self, cases: int) -> Way:
+        longest, columns = agreed(self.weights.sizes, cases), columns_for(cases)
+        if (longest, columns) not in self._made:
+            made = ByTorch(self.weights) if longest is None else Compiled(self.weights, longest, columns)
+            self._made[longest, columns] = made
+        return self._made[longest, columns]
 
-    @torch.no_grad()
-    def find_gradient(self, pull: Tensor) -> None:
-        """Into `gradient`; `pull` is how the loss changes with the last answer."""
-        for number in range(len(self.layers) - 1, -1, -1):
-            x, (of_weights, of_biases) = self._inputs[number], self._gradients[number]
-            torch.sum(pull, 0, out=of_biases)
-            torch.mm(pull.t(), x, out=of_weights)
-            if number:
-                pull = torch.mm(pull, self.layers[number][0], out=self._pulls[number - 1][: len(x)])
-                torch.ops.aten.threshold_backward.grad_input(pull, x, 0, grad_input=pull)
+    def find_gradient(self, pull: Values) -> None:
+        """Of the weights; `pull` is how the loss changes with the last answer."""
+        self._answered.find_gradient(pull)
 
-    @torch.no_grad()
     def learn(self) -> None:
-        """A step of AdamW (Loshchilov & Hutter 2019)."""
         self._steps += 1
-        first, second = MEANS
-        step, scale = self._rate / (1 - first**self._steps), (1 - second**self._steps) ** 0.5
-        self._all.mul_(1 - self._rate * DECAY)
-        self._mean.lerp_(self.gradient, 1 - first)
-        self._square.mul_(second).addcmul_(self.gradient, self.gradient, value=1 - second)
-        torch.sqrt(self._square, out=self._root).div_(scale).add_(EPSILON)
-        self._all.addcdiv_(self._mean, self._root, value=-step)
+        learn(self.weights, self._rate, self._steps)
 
 
-def _pairs(flat: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[tuple[Tensor, Tensor]]:
-    """Weights and biases of each layer, where they are."""
-    parts = [part.view(shape) for part, shape in zip(flat.split([*map(math.prod, shapes)]), shapes, strict=True)]
-    return list(zip(parts[::2], parts[1::2], strict=True))
+def columns_for(cases: int) -> int:
+    """As few as are compiled; 0 where there are not enough."""
+    return next((columns for columns in COLUMNS if cases <= columns), 0)
+
+
+@cache
+def agreed(sizes: tuple[int, ...], cases: int) -> int | None:
+    """How many terms torch adds up one by one, if what is compiled has its bits for so many cases, in less time."""
+    if not can_fuse() or cases <= FEW or not columns_for(cases):
+        return None
+    weights, numbers = Weights(sizes, np.random.default_rng(0)), np.random.default_rng(cases)
+    x, told, pull = (numbers.standard_normal((cases, size), np.float32) for size in (sizes[0], sizes[1], sizes[-1]))
+
+    def given(way: Way) -> tuple[bytes, bytes]:
+        answer = way.answer(x, told).tobytes()
+        way.find_gradient(pull)
+        return answer, weights.gradient.tobytes()
+
+    wanted = given(ByTorch(weights))
+    tried = ((longest, Compiled(weights, longest, columns_for(cases))) for longest in LONGEST)
+    return next((longest for longest, way in tried if given(way) == wanted), None)
