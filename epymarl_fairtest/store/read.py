@@ -101,6 +101,9 @@ class Column:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
+    def __len__(self) -> int:
+        return self.shape[0]
+
     @property
     def ndim(self) -> int:
         return len(self.shape)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import (
+    AT_ONCE,
     LEFT_OVER,
     cannot_write,
     json_bytes,
@@ -52,6 +53,7 @@ from epymarl_fairtest.store.lock import FILE as LOCK_FILE
 from epymarl_fairtest.store.lock import Lock
 from epymarl_fairtest.store.read import (
     FORMAT,
+    Column,
     damaged,
     read_arrays,
     read_columns,
@@ -331,7 +333,8 @@ class RunFolder:
         names = list(read_arrays(parts[0])) if parts else []
         found = [read_columns(path, names, names) for path in parts]
         columns: dict[str, list[Any]] = {
-            name: [partial(getitem, part[name], slice(None)) for part in found] for name in names
+            name: [partial(getitem, part[name], rows) for part in found for rows in _blocks(part[name])]
+            for name in names
         }
         if parts:
             columns |= {name: [lambda values=values: values] for name, values in added.items()}
@@ -411,6 +414,13 @@ def _holds(path: Path, arrays: dict[str, NDArray[Any]]) -> bool:
     )
 
 
+def _blocks(column: NDArray[Any] | Column) -> list[slice]:
+    """All rows of a column, so many at a time that reading them takes no fresh memory."""
+    rows = len(column)
+    size = max(AT_ONCE * rows // max(column.nbytes, 1), 1)
+    return [slice(first, min(first + size, rows)) for first in range(0, rows, size)]
+
+
 def _like(path: Path, arrays: dict[str, NDArray[Any]], count: int) -> bool:
     """Does the file hold so many failures, in arrays of these names and kinds?"""
     try:
@@ -454,9 +464,10 @@ def failure_table(path: Path, columns: Sequence[str]) -> str:
     """failures.csv: the same without the arrays, and what each agent received."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    with np.load(path, allow_pickle=False) as file:
-        received = totals(file["rewards"]).T.tolist() if file.files else []
-        writer.writerow([*columns, *(f"received_{agent}" for agent, _ in enumerate(received, 1))])
-        if file.files:
-            writer.writerows(zip(*(file[name].tolist() for name in columns), *received, strict=True))
+    held = read_columns(path, (*columns, "rewards"), ("rewards",), verified=True)
+    blocks = [totals(held["rewards"][rows]) for rows in _blocks(held["rewards"])] if held else [np.empty((0, 0))]
+    received = np.concatenate(blocks).T.tolist()
+    writer.writerow([*columns, *(f"received_{agent}" for agent, _ in enumerate(received, 1))])
+    if held:
+        writer.writerows(zip(*(held[name].tolist() for name in columns), *received, strict=True))
     return out.getvalue()
