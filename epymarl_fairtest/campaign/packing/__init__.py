@@ -80,7 +80,7 @@ class Packing:
         room, known = stored.places.shape[:2]
         if steps > known:
             stored = stored.longer(steps)
-        return stored if self._count + count <= room else stored.roomier(max(room, count))
+        return stored if self._count + count <= room else stored.roomier(max(3 * room, count))
 
 
 def distances(paths: NDArray[np.float32], lengths: NDArray[np.integer]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from epymarl_fairtest.campaign.packing.cells import BLOCK, GROUPS, SAFE, Cells, no_cells
 from epymarl_fairtest.campaign.packing.paths import STRETCH, Near, Paths
+from epymarl_fairtest.tasks.kernels.copies import fetch
 
 Floats = NDArray[np.float64]
 Shorts = NDArray[np.float32]
@@ -35,12 +36,13 @@ def pack(stored: Paths, count: int, new: Paths, near: Near, numbers: Rows, cells
 def _pack(stored: Paths, entered: int, count: int, cells: Cells, new: Paths, near: Near, numbers: Rows) -> None:
     apart, until, roughly = np.empty(EARLY), np.empty(EARLY), np.empty(BLOCK, np.float32)
     sums, cell, gap = np.empty((GROUPS, 2)), np.empty((2, 4), np.int64), np.empty((2, 4))
+    blocks = np.empty(16, np.int64)
     for path in range(entered, count):
         _place(stored.sums, path, cells.steps - stored.lengths[path], cells.width, sums, cell, gap)
         _enter(stored, path, cells, sums, cell)
     for one in range(len(numbers)):
         _place(new.sums, one, cells.steps - new.lengths[one], cells.width, sums, cell, gap)
-        found = _in_cells(stored, count, cells, new, one, sums, cell, gap, near, roughly)
+        found = _in_cells(stored, count, cells, new, one, sums, cell, gap, near, roughly, blocks)
         if found == count or near.first:
             found = _of_early(stored, cells, new, one, near, apart, until, found)
         numbers[one] = found
@@ -115,21 +117,35 @@ def _in_cells(
     gap: Floats,
     near: Near,
     roughly: Shorts,
+    blocks: Rows,
 ) -> int:
     """A path of those in cells that is near, the first of them if it must be; `count` if there is none.
 
-    Its own cell comes first, where a near path is most likely. Cells that are out of reach are left out.
+    Its own cell comes first, where a near path is most likely. Cells that are out of reach are left out. Of all others
+    the memory is asked for at once, for most of it was in no cache.
     """
     found, steps, stretches = count, float(cells.steps), stored.stretches.shape[1]
     reach = near.reach * steps * SAFE / cells.width
     within = reach
     for group in range(GROUPS):
         within += ROUGH * (reach + abs(sums[group, 0]) + abs(sums[group, 1]))
+    corners = 0
     for corner in range(16):
         a, b, c, d = corner >> 3, corner >> 2 & 1, corner >> 1 & 1, corner & 1
         if gap[a, 0] + gap[b, 1] > reach * reach or gap[c, 2] + gap[d, 3] > reach * reach:
             continue
-        block = cells.newest[_number(cells, cell[a, 0], cell[b, 1], cell[c, 2], cell[d, 3])]
+        number = _number(cells, cell[a, 0], cell[b, 1], cell[c, 2], cell[d, 3])
+        fetch(cells.newest, number, 1)
+        blocks[corners] = number
+        corners += 1
+    for corner in range(corners):
+        block = blocks[corner] = cells.newest[blocks[corner]]
+        if block >= 0:
+            fetch(cells.sums, block * GROUPS * 2 * BLOCK, GROUPS * 2 * BLOCK)
+            fetch(cells.filled, block, 1)
+            fetch(cells.before, block, 1)
+    for corner in range(corners):
+        block = blocks[corner]
         while block >= 0:
             if _within(cells.sums, block, sums, within, roughly):
                 for place in range(cells.filled[block]):
