@@ -38,8 +38,12 @@ format: $(VENV)/.test
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: $(VENV)/.test  ## speed and overhead, as ratios measured in one run
+bench: $(VENV)/.test  ## what docs/performance.md says: speed, memory, growth and overhead, some 25 minutes
 	$(VENV)/bin/python -m benchmarks.engine
+	$(VENV)/bin/python -m benchmarks.run --repeat 3
+	$(VENV)/bin/python -m benchmarks.paper
+	-$(VENV)/bin/python -m benchmarks.growth
+	$(VENV)/bin/python -m benchmarks.large
 	$(VENV)/bin/python -m benchmarks.overhead
 
 docs: $(VENV)/.docs  ## the documentation as a site in build/site; a warning is an error
