@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -176,18 +177,30 @@ def test_training_gives_the_bits_of_autograd_and_of_torchs_adamw(size: int, coun
 @pytest.mark.parametrize("count", [1, 3, 4, 16, 17, 32, 33, 50, 64, 65])
 def test_however_many_cases_are_asked_about_torch_gives_the_same_bits(count: int) -> None:
     model, x = diffusion(12), np.random.default_rng(count).standard_normal((count, 12), np.float32)
-    answers = [way.answer(x, model._time[3]).tobytes() for way in (model.network, ByTorch(model.network.weights))]
-    assert answers[0] == answers[1]
+    wanted = ByTorch(model.network.weights).answer(x, model._time[3])
+    assert model.network.ask(x, model._time[3]).tobytes() == wanted.tobytes()
+
+
+def test_what_is_asked_after_a_step_is_answered_with_its_weights() -> None:
+    model, generator = diffusion(12), np.random.default_rng(1)
+    x, cases = generator.standard_normal((20, 12), np.float32), ring(generator, 64)
+    before = model.network.ask(x, model._time[3])
+    model.train(Cases(np.tile(cases, 6), np.ones(64)), 1)
+    after = model.network.ask(x, model._time[3])
+    assert (before != after).all()
+    assert after.tobytes() == ByTorch(model.network.weights).answer(x, model._time[3]).tobytes()
 
 
 def test_where_the_processor_cannot_do_it_torch_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "can_fuse", lambda: False)
-    network.agreed.cache_clear()
+    asked, sizes = (network.learning_as_torch, network.packed_as_torch), (12, 256, 512, 256, 12)
+    for ask in asked:
+        ask.cache_clear()
     try:
-        assert network.agreed((12, 256, 512, 256, 12), 64) is None
-        assert isinstance(diffusion(12).network._way(64), ByTorch)
+        assert [ask(sizes, 64) for ask in asked] == [None, None]
     finally:
-        network.agreed.cache_clear()
+        for ask in asked:
+            ask.cache_clear()
 
 
 def test_a_case_pulls_the_network_as_strongly_as_it_weighs() -> None:
@@ -459,13 +472,16 @@ def test_global_random_states_and_the_number_of_threads_stay_as_they_were(tmp_pa
 
 def test_the_model_does_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     cases, samples, used = Cases(ring(np.random.default_rng(9), 400), np.ones(400)), [], set()
-    answer = Network.answer
 
-    def watched(asked: Network, *given: Any) -> np.ndarray:
-        used.add(torch.get_num_threads())
-        return answer(asked, *given)
+    def watched(told: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+        def asked(*given: Any) -> np.ndarray:
+            used.add(torch.get_num_threads())
+            return told(*given)
 
-    monkeypatch.setattr(Network, "answer", watched)
+        return asked
+
+    for name in ("answer", "ask"):
+        monkeypatch.setattr(Network, name, watched(getattr(Network, name)))
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)

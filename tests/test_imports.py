@@ -62,7 +62,7 @@ LIBRARIES = {  # library -> the folders and modules that may import it
         "engine/advance",
         "engine/choice",
         "engine/meeting",
-        "strategies/gmt/compiled",
+        "strategies/gmt",
         "strategies/scout/boosting",
         "strategies/scout/spacing",
         "tasks/kernels",

@@ -33,8 +33,7 @@ Into = Callable[[Values, Values, bool], Call]
 REGISTER = 16  # numbers
 ROWS = 4  # of a tile
 WIDE = 4 * REGISTER  # outputs of a tile: with four rows sixteen sums, which hide the wait for each other
-HALF = 2 * REGISTER  # outputs of a tile of more rows
-TALL = 8  # rows of a tile of one or two registers
+TALL = 8  # rows of a tile of one register
 AT_ONCE, TALL_AT_ONCE = 2, 8  # inputs between two looks at the end: a tile of one register has little else to do
 FOUR = 4  # outputs that are summed up together side by side
 FEW = 12  # outputs; fewer may be added up side by side
@@ -270,7 +269,6 @@ def _tile(compiled: Callable[..., Any], layouts: str = "CFA") -> Any:
 
 
 _tile_of_64 = _tile(partial(_fused_tile, ROWS, WIDE // REGISTER, AT_ONCE))
-_tile_of_32 = _tile(partial(_fused_tile, TALL, HALF // REGISTER, AT_ONCE))
 _tile_of_16 = _tile(partial(_fused_tile, TALL, 1, TALL_AT_ONCE))
 _tile_of_4 = _tile(partial(_sums_tile, FOUR, 4), "C")
 _tile_of_1 = _tile(partial(_sums_tile, 1, 8), "C")
@@ -281,13 +279,6 @@ def wide(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, 
     for column in range(0, out.shape[1], WIDE):
         for row in range(0, len(x), ROWS):
             _tile_of_64(x, weight, bias, out, row, column, rectified, onto)
-
-
-@njit(cache=True, nogil=True)
-def halved(x: Values, weight: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
-    for column in range(0, out.shape[1], HALF):
-        for row in range(0, len(x), TALL):
-            _tile_of_32(x, weight, bias, out, row, column, rectified, onto)
 
 
 @njit(cache=True, nogil=True)

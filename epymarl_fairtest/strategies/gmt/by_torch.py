@@ -24,6 +24,8 @@ class ByTorch:
             [(torch.from_numpy(weight), torch.from_numpy(bias)) for weight, bias in layers]
             for layers in (weights.layers, weights.gradients)
         )
+        state = weights.all, weights.gradient, weights.mean, weights.square, weights.root
+        self._state = [*map(torch.from_numpy, state)]
         self._outputs, self._inputs = weights.sizes[1:], [torch.empty(0)]
         self._make_room(0)
 
@@ -56,16 +58,14 @@ class ByTorch:
                 pulled = torch.mm(pulled, self._layers[number][0], out=self._pulls[number - 1][: len(x)])
                 torch.ops.aten.threshold_backward.grad_input(pulled, x, 0, grad_input=pulled)
 
-
-@torch.no_grad()
-def learn(weights: Weights, rate: float, steps: int) -> None:
-    """A step of AdamW (Loshchilov & Hutter 2019), of so many until now."""
-    first, second = MEANS
-    step, scale = rate / (1 - first**steps), (1 - second**steps) ** 0.5
-    state = weights.all, weights.gradient, weights.mean, weights.square, weights.root
-    values, gradient, mean, square, root = map(torch.from_numpy, state)
-    values.mul_(1 - rate * DECAY)
-    mean.lerp_(gradient, 1 - first)
-    square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
-    torch.sqrt(square, out=root).div_(scale).add_(EPSILON)
-    values.addcdiv_(mean, root, value=-step)
+    @torch.no_grad()
+    def learn(self, rate: float, steps: int) -> None:
+        """A step of AdamW (Loshchilov & Hutter 2019), of so many until now."""
+        first, second = MEANS
+        step, scale = rate / (1 - first**steps), (1 - second**steps) ** 0.5
+        values, gradient, mean, square, root = self._state
+        values.mul_(1 - rate * DECAY)
+        mean.lerp_(gradient, 1 - first)
+        square.mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        torch.sqrt(square, out=root).div_(scale).add_(EPSILON)
+        values.addcdiv_(mean, root, value=-step)

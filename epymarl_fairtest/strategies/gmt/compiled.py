@@ -12,11 +12,12 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import aligned
+from epymarl_fairtest.strategies.gmt.by_torch import DECAY, EPSILON, MEANS
 from epymarl_fairtest.strategies.gmt.weights import Weights
-from epymarl_fairtest.team.products import HALF, REGISTER, WIDE, halved, narrow, wide
+from epymarl_fairtest.team.products import REGISTER, WIDE, narrow, wide
 
 Values = NDArray[np.float32]
-COLUMNS = REGISTER, HALF, WIDE  # places for cases
+COLUMNS = REGISTER, WIDE  # places for cases
 SUMMED = 16  # cases that torch adds up before it adds them to others
 
 
@@ -43,7 +44,7 @@ class Compiled:
             given, out = self._given[number : number + 2]
             _layer(weight, bias, given, self._nothing, out, self._longest, 0 < number < last)
             if not number:
-                out[:, :cases] += told.T if told.ndim > 1 else told[:, None]
+                out[:, :cases] += told.T
                 np.maximum(out, 0, out=out)
         return out[: self._weights.sizes[-1], :cases].T.copy()
 
@@ -59,12 +60,41 @@ class Compiled:
                 _pull(weight, pulled, given, self._nothing, out, gradients[number - 1][1], self._longest)
                 pulled = out
 
+    def learn(self, rate: float, steps: int) -> None:
+        """Around torch's square root, which is not the processor's."""
+        first, second = MEANS
+        weights, step, scale = self._weights, rate / (1 - first**steps), (1 - second**steps) ** 0.5
+        single = np.float32
+        moments = weights.gradient, weights.mean, weights.square
+        _move_moments(*moments, single(1 - first), single(second), single(1 - second))
+        torch.sqrt(torch.from_numpy(weights.square), out=torch.from_numpy(weights.root))
+        kept, least = single(1 - rate * DECAY), single(EPSILON)
+        _take_step(weights.all, weights.mean, weights.root, kept, single(-step), single(scale), least)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})  # products and sums are rounded together
+def _move_moments(
+    gradient: Values, mean: Values, square: Values, new: np.float32, kept: np.float32, added: np.float32
+) -> None:
+    for number in range(len(gradient)):
+        mean[number] += new * (gradient[number] - mean[number])
+        square[number] = kept * square[number]
+        square[number] += added * gradient[number] * gradient[number]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _take_step(
+    values: Values, mean: Values, root: Values, kept: np.float32, step: np.float32, scale: np.float32, least: np.float32
+) -> None:
+    for number in range(len(values)):
+        values[number] = kept * values[number] + step * mean[number] / (root[number] / scale + least)
+
 
 @njit(cache=True, nogil=True)
 def _layer(
     weight: Values, bias: Values, given: Values, nothing: Values, out: Values, longest: int, rectified: bool
 ) -> None:
-    terms, size = len(given), _size_of_parts(len(given), longest)
+    terms, size = len(given), size_of_parts(len(given), longest)
     for number in range(len(out)):
         out[number] = bias[number]
     for first in range(0, terms, size):
@@ -79,7 +109,7 @@ def _pull(
     weight: Values, pulled: Values, given: Values, nothing: Values, out: Values, of_biases: Values, longest: int
 ) -> None:
     """How the loss changes with what the layer below gave before its rectifier, and the sum of that over the cases."""
-    terms, size, zero = len(pulled), _size_of_parts(len(pulled), longest), np.float32(0)
+    terms, size, zero = len(pulled), size_of_parts(len(pulled), longest), np.float32(0)
     for first in range(0, terms, size):
         _add_product(weight[first : first + size].T, pulled[first : first + size], nothing, out, False, first > 0)
     for number in range(len(out)):
@@ -95,7 +125,7 @@ def _pull(
 
 
 @njit(cache=True, nogil=True)
-def _size_of_parts(terms: int, longest: int) -> int:
+def size_of_parts(terms: int, longest: int) -> int:
     """Halves where two parts would do."""
     return (terms + 1) // 2 if longest < terms < 2 * longest else longest
 
@@ -104,8 +134,6 @@ def _size_of_parts(terms: int, longest: int) -> int:
 def _add_product(weight: Values, given: Values, nothing: Values, out: Values, rectified: bool, onto: bool) -> None:
     if out.shape[1] == WIDE:
         wide(weight, given.reshape(-1), nothing, out, rectified, onto)
-    elif out.shape[1] == HALF:
-        halved(weight, given.reshape(-1), nothing, out, rectified, onto)
     else:
         narrow(weight, given.reshape(-1), nothing, out, rectified, onto)
 

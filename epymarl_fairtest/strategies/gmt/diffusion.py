@@ -41,9 +41,10 @@ class Diffusion:
         kept = cosine_schedule(self.steps)
         before = np.concatenate([[1.0], kept[:-1]])
         self.kept, self.beta = kept, 1 - kept / before
-        # The mean of x_{t-1} given x_0 and x_t is these times them.
-        self._clean = np.sqrt(before) * self.beta / (1 - kept)
-        self._noisy = np.sqrt(1 - self.beta) * (1 - before) / (1 - kept)
+        # The mean of x_{t-1} given x_0 and x_t is `clean` and `noisy` times them; x_0 itself has no noise.
+        clean, noisy = np.sqrt(before) * self.beta / (1 - kept), np.sqrt(1 - self.beta) * (1 - before) / (1 - kept)
+        new = np.where(np.arange(self.steps), np.sqrt(self.beta), 0)
+        self._shares = np.stack([np.sqrt(1 - kept), np.sqrt(kept), clean, noisy, new], axis=1).tolist()
         self._time = sinusoids(self.steps, WIDTHS[0])
         self.network = Network((size, *WIDTHS, size), generator, options.learning_rate)
 
@@ -73,21 +74,19 @@ class Diffusion:
 
     def sample(self, count: int) -> Array:
         """The reverse process from noise; x_0 is kept within [-1, 1] on the way."""
+        from epymarl_fairtest.strategies.gmt.reverse import step_back
         from epymarl_fairtest.team.by_torch import one_thread
 
-        x = self._generator.standard_normal((count, self.network.weights.sizes[0]))
-        signal, noise = np.sqrt(self.kept), np.sqrt(1 - self.kept)
+        drawn = self._generator.standard_normal((self.steps, count, self.network.weights.sizes[0]))
+        x: Array = drawn[0].copy()
         with one_thread():
             for t in range(self.steps - 1, -1, -1):
-                clean = ((x - noise[t] * self.predict(x, t)) / signal[t]).clip(-1, 1)
-                x = self._clean[t] * clean + self._noisy[t] * x
-                if t:
-                    x += np.sqrt(self.beta[t]) * self._generator.standard_normal(x.shape)
+                step_back(x, self.predict(x, t), drawn[-t], *self._shares[t])
         return x
 
-    def predict(self, x: Array, t: int) -> Array:
+    def predict(self, x: Array, t: int) -> NDArray[np.float32]:
         """The noise in x_t, where t is the same for all rows."""
-        return self.network.answer(single(x), self._time[t]).astype(np.float64)
+        return self.network.ask(single(x), self._time[t])
 
 
 def cosine_schedule(steps: int) -> Array:
