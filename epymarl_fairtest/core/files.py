@@ -35,6 +35,7 @@ LEFT_OVER = re.compile(r"\..+\.[0-9a-f]+\.tmp")
 LOCAL = 30  # bytes before the name of an entry of a zip file; the last four are the lengths of what follows
 AT_ONCE = 1 << 20  # bytes of an array that are written at a time
 REMEMBERED = 1 << 26  # bytes of a file too large to hold that the system may remember while it is written
+Pieces = Sequence[Callable[[], NDArray[Any]]]  # of an array that is too large to hold
 NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
 
@@ -157,7 +158,7 @@ def write_arrays(
     write_atomically(path, fill)
 
 
-def write_columns(path: Path, columns: Mapping[str, Sequence[Callable[[], NDArray[Any]]]], length: int) -> None:
+def write_columns(path: Path, columns: Mapping[str, Pieces], length: int) -> None:
     """An .npz whose arrays are too large to hold: the pieces of each, `length` rows in all, are copied in turn."""
 
     def fill(file: BinaryIO) -> None:

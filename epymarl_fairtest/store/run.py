@@ -29,6 +29,7 @@ from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import (
     AT_ONCE,
     LEFT_OVER,
+    Pieces,
     cannot_write,
     json_bytes,
     leave_to_disk,
@@ -238,7 +239,8 @@ class RunFolder:
             self._set_aside(part, "holds other failures than its batch gave when it was executed again")
         if failing:
             write_arrays(part, failing)
-        write_arrays(batch, {name: getattr(episodes, name) for name in episodes.__dataclass_fields__})
+        executed = {name: getattr(episodes, name) for name in episodes.__dataclass_fields__}
+        write_columns(batch, {name: _pieces(array) for name, array in executed.items()}, len(episodes))
         self._append(
             {
                 "batch": number,
@@ -332,14 +334,11 @@ class RunFolder:
         parts, self._kept = [path for path, _ in self._parts()], {}
         names = list(read_arrays(parts[0])) if parts else []
         found = [read_columns(path, names, names) for path in parts]
-        columns: dict[str, list[Any]] = {
-            name: [partial(getitem, part[name], rows) for part in found for rows in _blocks(part[name])]
-            for name in names
-        }
+        columns: dict[str, Any] = {name: [piece for part in found for piece in _pieces(part[name])] for name in names}
         if parts:
             columns |= {name: [lambda values=values: values] for name, values in added.items()}
         write_columns(self.path / "failures.npz", columns, self.failure_count())
-        table = failure_table(self.path / "failures.npz", (*SCALARS, *added))
+        table = failure_table(columns, (*SCALARS, *added))
         write_atomically(self.path / "failures.csv", lambda file: file.write(table.encode()))
 
     def write_files(
@@ -414,11 +413,11 @@ def _holds(path: Path, arrays: dict[str, NDArray[Any]]) -> bool:
     )
 
 
-def _blocks(column: NDArray[Any] | Column) -> list[slice]:
-    """All rows of a column, so many at a time that reading them takes no fresh memory."""
-    rows = len(column)
-    size = max(AT_ONCE * rows // max(column.nbytes, 1), 1)
-    return [slice(first, min(first + size, rows)) for first in range(0, rows, size)]
+def _pieces(column: NDArray[Any] | Column) -> list[Any]:
+    """How to read all rows of a column, so many at a time that this takes no fresh memory."""
+    size = max(AT_ONCE * len(column) // max(column.nbytes, 1), 1)
+    starts = range(0, max(len(column), 1), size)  # of an empty one, one empty piece
+    return [partial(getitem, column, slice(start, start + size)) for start in starts]
 
 
 def _like(path: Path, arrays: dict[str, NDArray[Any]], count: int) -> bool:
@@ -460,14 +459,14 @@ def failure_arrays(judged: Judged) -> dict[str, NDArray[Any]]:
     }
 
 
-def failure_table(path: Path, columns: Sequence[str]) -> str:
-    """failures.csv: the same without the arrays, and what each agent received."""
+def failure_table(columns: Mapping[str, Pieces], names: Sequence[str]) -> str:
+    """failures.csv: the columns with these names, and what each agent received."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    held = read_columns(path, (*columns, "rewards"), ("rewards",), verified=True)
-    blocks = [totals(held["rewards"][rows]) for rows in _blocks(held["rewards"])] if held else [np.empty((0, 0))]
-    received = np.concatenate(blocks).T.tolist()
-    writer.writerow([*columns, *(f"received_{agent}" for agent, _ in enumerate(received, 1))])
-    if held:
-        writer.writerows(zip(*(held[name].tolist() for name in columns), *received, strict=True))
+    received = [totals(read()) for read in columns.get("rewards", ())]
+    by_agent = np.concatenate(received).T.tolist() if received else []
+    writer.writerow([*names, *(f"received_{agent}" for agent, _ in enumerate(by_agent, 1))])
+    if columns:
+        held = (np.concatenate([read() for read in columns[name]]).tolist() for name in names)
+        writer.writerows(zip(*held, *by_agent, strict=True))
     return out.getvalue()
