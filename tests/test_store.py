@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import json
 import os
 import re
@@ -30,7 +31,7 @@ import numpy as np
 import pytest
 from support import FAIRTEST, TESTS, assert_identical, engine_of, policy_folder, some_tests
 
-from epymarl_fairtest.core import files
+from epymarl_fairtest.core import direct
 from epymarl_fairtest.core.episodes import OPERATORS, Episodes
 from epymarl_fairtest.core.errors import FairTestError
 from epymarl_fairtest.core.files import write_arrays, write_atomically, write_columns, write_json
@@ -101,21 +102,52 @@ def test_a_missing_folder_is_told(tmp_path: Path) -> None:
         write_atomically(tmp_path / "nowhere" / "a", lambda file: file.write(b"x"))
 
 
-def test_a_long_file_that_is_left_to_the_disk_while_it_is_written_holds_every_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(not direct.DIRECT, reason="this system writes no file past its cache")
+@pytest.mark.parametrize("refused", ["nothing", "all of it", "a block of this size"])
+def test_a_long_file_is_written_past_the_cache_where_the_disk_allows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
-    pieces = list(np.random.default_rng(0).standard_normal((5, 40, 3)))
-    columns = {"a": [lambda piece=piece: piece for piece in pieces], "b": [lambda: np.arange(200)]}
-    write_columns(tmp_path / "short.npz", columns, 200)
-    left: list[int] = []
-    monkeypatch.setattr(files, "REMEMBERED", 1500)
-    monkeypatch.setattr(files, "_forget", lambda file: left.append(file.tell()))
-    write_columns(tmp_path / "long.npz", columns, 200)
-    assert len(left) > 2
-    assert (tmp_path / "long.npz").read_bytes() == (tmp_path / "short.npz").read_bytes()
+    pieces = list(np.random.default_rng(0).standard_normal((5, 400, 3)))
+    columns = {"a": [lambda piece=piece: piece for piece in pieces], "b": [lambda: np.arange(2000)]}
+    with monkeypatch.context() as plain:
+        plain.setattr(direct, "DIRECT", 0)
+        write_columns(tmp_path / "plain.npz", columns, 2000)
+    monkeypatch.setattr(direct, "ROOM", 1 << 14)
+    how: list[bool] = []
+    pwrite, fcntl = os.pwrite, direct.fcntl.fcntl
+
+    def put(handle: int, data: memoryview, at: int) -> int:
+        how.append(bool(fcntl(handle, direct.fcntl.F_GETFL) & direct.DIRECT))
+        if refused == "a block of this size" and how[-1]:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return pwrite(handle, data, at)
+
+    def switch(handle: int, what: int, flags: int = 0) -> int:
+        if refused == "all of it" and flags & direct.DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return int(fcntl(handle, what, flags))
+
+    monkeypatch.setattr(os, "pwrite", put)
+    monkeypatch.setattr(direct.fcntl, "fcntl", switch)
+    write_columns(tmp_path / "long.npz", columns, 2000)
+    assert (tmp_path / "long.npz").read_bytes() == (tmp_path / "plain.npz").read_bytes()
+    assert not how[-1], "the rest goes through the cache"
+    assert sum(how) in (0, {"nothing": 3, "all of it": 0, "a block of this size": 1}[refused])  # 0: no disk that can
     with np.load(tmp_path / "long.npz") as held:
         assert held["a"].tobytes() == np.concatenate(pieces).tobytes()
-        assert held["b"].tolist() == list(range(200))
+        assert held["b"].tolist() == list(range(2000))
+
+
+def test_a_full_disk_is_told_of_a_long_file_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int, data: memoryview, at: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(FairTestError, match=r"cannot write .*long\.npz'"):
+        write_columns(tmp_path / "long.npz", {"a": [lambda: np.zeros(1 << 20)]}, 1 << 20)
+    assert not list(tmp_path.iterdir())
 
 
 def test_json_is_never_half_a_number(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from epymarl_fairtest.core.direct import past_the_cache
 from epymarl_fairtest.core.errors import FairTestError
 
 try:
@@ -34,7 +35,6 @@ except ImportError:  # Windows
 LEFT_OVER = re.compile(r"\..+\.[0-9a-f]+\.tmp")
 LOCAL = 30  # bytes before the name of an entry of a zip file; the last four are the lengths of what follows
 AT_ONCE = 1 << 20  # bytes of an array that are written at a time
-REMEMBERED = 1 << 26  # bytes of a file too large to hold that the system may remember while it is written
 Pieces = Sequence[Callable[[], NDArray[Any]]]  # of an array that is too large to hold
 NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)  # Windows has none
 
@@ -162,8 +162,7 @@ def write_columns(path: Path, columns: Mapping[str, Pieces], length: int) -> Non
     """An .npz whose arrays are too large to hold: the pieces of each, `length` rows in all, are copied in turn."""
 
     def fill(file: BinaryIO) -> None:
-        known = 0  # bytes that were left to the disk
-        with _archive(file) as archive:
+        with past_the_cache(file) as out, _archive(out) as archive:
             for name, pieces in columns.items():
                 first = pieces[0]()
                 with _entry(archive, name, first.dtype, (length, *first.shape[1:])) as entry:
@@ -172,10 +171,6 @@ def write_columns(path: Path, columns: Mapping[str, Pieces], length: int) -> Non
                         if (piece.dtype, piece.shape[1:]) != (first.dtype, first.shape[1:]):
                             raise ValueError(f"pieces of column {name!r} differ: {piece.dtype}, {piece.shape}")
                         _write_values(entry, piece)
-                        if file.tell() - known > REMEMBERED:
-                            os.fsync(file.fileno())
-                            _forget(file)
-                            known = file.tell()
 
     write_atomically(path, fill)
 
@@ -206,21 +201,6 @@ def first_byte(file: IO[bytes], entry: zipfile.ZipInfo) -> int:
     file.seek(entry.header_offset)
     head = file.read(LOCAL)
     return file.seek(sum(struct.unpack("<HH", head[-4:])), os.SEEK_CUR)
-
-
-def leave_to_disk(path: Path) -> None:
-    """Let the system forget what it remembers of a file that is on disk and will hardly be read.
-
-    What it remembers of a long run's batches grows to gigabytes of fresh memory, which costs more than writing them.
-    """
-    with contextlib.suppress(OSError), open(path, "rb", buffering=0) as file:
-        _forget(file)
-
-
-def _forget(file: IO[bytes]) -> None:
-    if hasattr(os, "posix_fadvise"):  # macOS and Windows have none
-        with contextlib.suppress(OSError):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

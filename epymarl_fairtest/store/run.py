@@ -32,7 +32,6 @@ from epymarl_fairtest.core.files import (
     Pieces,
     cannot_write,
     json_bytes,
-    leave_to_disk,
     make_folder,
     refuse_link,
     remove_left_over,
@@ -252,7 +251,6 @@ class RunFolder:
                 "part_checksum": checksum_of_written(part) if failing else None,
             }
         )
-        leave_to_disk(batch)
 
     def _part(self, number: int) -> Path:
         return self.path / "parts" / f"{number:05d}.npz"
