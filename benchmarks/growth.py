@@ -24,6 +24,7 @@ import torch
 from benchmarks.engine import TASKS
 from benchmarks.large import row as with_agents
 from benchmarks.paper import paper_run, random_team
+from benchmarks.run import positive
 
 MOST = 2048  # MiB
 NOISE = 0.05  # of an exponent
@@ -74,9 +75,9 @@ def least(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="*", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--times", nargs="+", type=int, default=[1, 2, 10])
-    parser.add_argument("--agents", nargs="*", type=int, default=[3, 5, 10, 20])
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each size; the least counts")
+    parser.add_argument("--times", nargs="+", type=positive, default=[1, 2, 10])
+    parser.add_argument("--agents", nargs="*", type=positive, default=[3, 5, 10, 20])
+    parser.add_argument("--repeat", type=positive, default=1, help="runs of each size; the least counts")
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")

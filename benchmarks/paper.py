@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from benchmarks.engine import AGENTS, TASKS, per_cpu_second
-from benchmarks.run import ROOT, as_a_user, beside, floor_of, judged
+from benchmarks.run import ROOT, as_a_user, beside, floor_of, judged, positive
 from benchmarks.stock import KEYS
 from epymarl_fairtest.host.build import build_training, configuration, load_host
 from epymarl_fairtest.team.checkpoint import load_record, record_of_training, save_policy
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--agents", nargs="+", choices=AGENTS, default=list(AGENTS))
     parser.add_argument("--policies", nargs="+", type=Path, help="trained teams instead of random weights")
-    parser.add_argument("--repeat", type=int, default=2, help="runs of each kind; the least counts")
+    parser.add_argument("--repeat", type=positive, default=2, help="runs of each kind; the least counts")
     parser.add_argument("--no-study", action="store_true", help="whole runs only")
     given = parser.parse_args()
     torch.set_num_threads(1)

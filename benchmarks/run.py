@@ -136,11 +136,18 @@ def judged(seconds: float, bar: float | None) -> str:
     return "" if bar is None else f" (bar {bar}: {'met' if seconds <= bar else 'missed'})"
 
 
+def positive(text: str) -> int:
+    """A number of an option: argparse tells which, and what it may be."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", nargs="+", type=Path, default=TEAMS)
     parser.add_argument("--warm-only", action="store_true", help="no run on a cold compilation cache")
-    parser.add_argument("--repeat", type=int, default=1, help="runs of each kind; the least counts")
+    parser.add_argument("--repeat", type=positive, default=1, help="runs of each kind; the least counts")
     parser.add_argument("--json", action="store_true", help="one JSON row per run")
     given = parser.parse_args()
     cases = [(False, False), (True, False)] + ([] if given.warm_only else [(False, True)])
