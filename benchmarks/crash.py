@@ -51,6 +51,7 @@ CASES = {
 COMPARED = ("failures.npz", "failures.csv", "executions.npz", "evidence.npz", "journal.jsonl")
 TIMES = ("wall_seconds", "cpu_seconds", "phases")
 CHANGING = (
+    "pwrite",
     "fsync",
     "replace",
     "unlink",

@@ -198,6 +198,9 @@ def test_where_the_processor_cannot_do_it_torch_computes(monkeypatch: pytest.Mon
         ask.cache_clear()
     try:
         assert [ask(sizes, 64) for ask in asked] == [None, None]
+        model = diffusion(12)
+        model.network.answer(np.zeros((64, 12), np.float32), model._time[np.zeros(64, int)])
+        assert isinstance(model.network._answered, ByTorch)
     finally:
         for ask in asked:
             ask.cache_clear()

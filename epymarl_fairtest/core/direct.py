@@ -13,11 +13,6 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 DIRECT = getattr(os, "O_DIRECT", 0)  # macOS and Windows have none
 ROOM = 1 << 20  # bytes that are written at once: a multiple of what disks ask for
 
@@ -48,6 +43,8 @@ class _Writer(io.RawIOBase):
             self._direct = False
 
     def _switch(self, direct: int) -> None:
+        import fcntl  # Windows has none, and does not come here
+
         flags = fcntl.fcntl(self._handle, fcntl.F_GETFL)
         fcntl.fcntl(self._handle, fcntl.F_SETFL, flags & ~DIRECT | direct)
 

@@ -18,6 +18,12 @@ Values = NDArray[np.float32]
 MEANS, EPSILON, DECAY = (0.9, 0.999), 1e-8, 0.01  # of AdamW, where nothing else is said
 
 
+def corrected(rate: float, steps: int) -> tuple[float, float]:
+    """How far a step goes and what the root is divided by, after so many: both means began at 0."""
+    first, second = MEANS
+    return rate / (1 - first**steps), (1 - second**steps) ** 0.5
+
+
 class ByTorch:
     def __init__(self, weights: Weights) -> None:
         self._layers, self._gradients = (
@@ -61,8 +67,7 @@ class ByTorch:
     @torch.no_grad()
     def learn(self, rate: float, steps: int) -> None:
         """A step of AdamW (Loshchilov & Hutter 2019), of so many until now."""
-        first, second = MEANS
-        step, scale = rate / (1 - first**steps), (1 - second**steps) ** 0.5
+        (first, second), (step, scale) = MEANS, corrected(rate, steps)
         values, gradient, mean, square, root = self._state
         values.mul_(1 - rate * DECAY)
         mean.lerp_(gradient, 1 - first)

@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import aligned
-from epymarl_fairtest.strategies.gmt.by_torch import DECAY, EPSILON, MEANS
+from epymarl_fairtest.strategies.gmt.by_torch import DECAY, EPSILON, MEANS, corrected
 from epymarl_fairtest.strategies.gmt.weights import Weights
 from epymarl_fairtest.team.products import REGISTER, WIDE, narrow, wide
 
@@ -62,9 +62,8 @@ class Compiled:
 
     def learn(self, rate: float, steps: int) -> None:
         """Around torch's square root, which is not the processor's."""
-        first, second = MEANS
-        weights, step, scale = self._weights, rate / (1 - first**steps), (1 - second**steps) ** 0.5
-        single = np.float32
+        (first, second), (step, scale) = MEANS, corrected(rate, steps)
+        weights, single = self._weights, np.float32
         moments = weights.gradient, weights.mean, weights.square
         _move_moments(*moments, single(1 - first), single(second), single(1 - second))
         torch.sqrt(torch.from_numpy(weights.square), out=torch.from_numpy(weights.root))
@@ -99,9 +98,8 @@ def _layer(
         out[number] = bias[number]
     for first in range(0, terms, size):
         last = first + size >= terms
-        _add_product(
-            weight[:, first : first + size], given[first : first + size], nothing, out, rectified and last, True
-        )
+        part = given[first : first + size].reshape(-1)
+        product(weight[:, first : first + size], part, nothing, out, rectified and last, True)
 
 
 @njit(cache=True, nogil=True)
@@ -111,7 +109,8 @@ def _pull(
     """How the loss changes with what the layer below gave before its rectifier, and the sum of that over the cases."""
     terms, size, zero = len(pulled), size_of_parts(len(pulled), longest), np.float32(0)
     for first in range(0, terms, size):
-        _add_product(weight[first : first + size].T, pulled[first : first + size], nothing, out, False, first > 0)
+        part = pulled[first : first + size].reshape(-1)
+        product(weight[first : first + size].T, part, nothing, out, False, first > 0)
     for number in range(len(out)):
         for case in range(out.shape[1]):
             out[number, case] = out[number, case] if given[number, case] > zero else zero
@@ -131,11 +130,12 @@ def size_of_parts(terms: int, longest: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _add_product(weight: Values, given: Values, nothing: Values, out: Values, rectified: bool, onto: bool) -> None:
-    if out.shape[1] == WIDE:
-        wide(weight, given.reshape(-1), nothing, out, rectified, onto)
+def product(x: Values, tiles: Values, bias: Values, out: Values, rectified: bool, onto: bool) -> None:
+    """In tiles as wide as what is written allows."""
+    if out.shape[1] % WIDE:
+        narrow(x, tiles, bias, out, rectified, onto)
     else:
-        narrow(weight, given.reshape(-1), nothing, out, rectified, onto)
+        wide(x, tiles, bias, out, rectified, onto)
 
 
 @njit(cache=True, nogil=True)
@@ -145,7 +145,4 @@ def _find_gradient(pulled: Values, given: Values, tiles: Values, nothing: Values
     for number in range(len(given)):
         for case in range(given.shape[1]):
             tiles[number // width, case, number % width] = given[number, case]
-    if width == WIDE:
-        wide(pulled, tiles.reshape(-1), nothing, of_weights, False, False)
-    else:
-        narrow(pulled, tiles.reshape(-1), nothing, of_weights, False, False)
+    product(pulled, tiles.reshape(-1), nothing, of_weights, False, False)

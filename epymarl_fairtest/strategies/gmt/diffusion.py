@@ -41,7 +41,7 @@ class Diffusion:
         kept = cosine_schedule(self.steps)
         before = np.concatenate([[1.0], kept[:-1]])
         self.kept, self.beta = kept, 1 - kept / before
-        # The mean of x_{t-1} given x_0 and x_t is `clean` and `noisy` times them; x_0 itself has no noise.
+        # The mean of x_{t-1} given x_0 and x_t is `clean` and `noisy` times them; the last step adds no noise.
         clean, noisy = np.sqrt(before) * self.beta / (1 - kept), np.sqrt(1 - self.beta) * (1 - before) / (1 - kept)
         new = np.where(np.arange(self.steps), np.sqrt(self.beta), 0)
         self._shares = np.stack([np.sqrt(1 - kept), np.sqrt(kept), clean, noisy, new], axis=1).tolist()

@@ -87,8 +87,8 @@ def learning_as_torch(sizes: Sizes, cases: int) -> int | None:
         return answer, weights.all.tobytes()
 
     wanted = learned(ByTorch)
-    tried = {longest: partial(Compiled, longest=longest, columns=columns) for longest in LONGEST}
-    return next((longest for longest, made in tried.items() if learned(made) == wanted), None)
+    compiled = partial(Compiled, columns=columns)
+    return next((longest for longest in LONGEST if learned(partial(compiled, longest=longest)) == wanted), None)
 
 
 @cache

@@ -7,9 +7,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from epymarl_fairtest.core import aligned
-from epymarl_fairtest.strategies.gmt.compiled import size_of_parts
+from epymarl_fairtest.strategies.gmt.compiled import product, size_of_parts
 from epymarl_fairtest.strategies.gmt.weights import Weights
-from epymarl_fairtest.team.products import REGISTER, TALL, WIDE, narrow, wide
+from epymarl_fairtest.team.products import REGISTER, TALL, WIDE
 
 Values = NDArray[np.float32]
 
@@ -69,7 +69,4 @@ def _layer(x: Values, tiles: Values, bias: Values, nothing: Values, out: Values,
     for first in range(0, inputs, size):
         end = min(first + size, inputs)
         some, added = tiles[first * room : end * room], nothing if first else bias
-        if room % WIDE:
-            narrow(x[:, first:end], some, added, out, rectified and end == inputs, first > 0)
-        else:
-            wide(x[:, first:end], some, added, out, rectified and end == inputs, first > 0)
+        product(x[:, first:end], some, added, out, rectified and end == inputs, first > 0)
